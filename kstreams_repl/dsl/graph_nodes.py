@@ -13,6 +13,7 @@ from typing import Any
 
 from kstreams_repl.errors import TopologyError
 from kstreams_repl.operators.base import Operator
+from kstreams_repl.operators.kernel import inlined
 from kstreams_repl.operators.stream_filter import StreamFilter
 from kstreams_repl.operators.table_source import TableSource
 from kstreams_repl.topology.nodes import Origin
@@ -21,12 +22,14 @@ from kstreams_repl.topology.table_files import TableFiles
 from kstreams_repl.topology.topology import Topology
 
 
+@inlined
 def always(key: Any, value: Any) -> bool:
     """Accept every record: predicate of a repartition filter that must pass null keys, because a left or outer join handles
     them."""
     return True
 
 
+@inlined
 def key_not_none(key: Any, value: Any) -> bool:
     """Accept records with a key: predicate of a repartition filter, since records without a key have no partition."""
     return key is not None

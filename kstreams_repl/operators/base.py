@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from kstreams_repl.types import Headers, Outlet
+from kstreams_repl.types import Headers, Outlet, RowLoop
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,6 +78,9 @@ class NodeContext(Protocol):
             headers: a store that keeps headers shows them (a processor's); otherwise it reads and writes without them.
         """
 
+    def owns(self, store: str) -> bool:
+        """Return whether no other node has access to a store of this node."""
+
     def child(self, name: str) -> Process:
         """Return one child's entry, to forward to it alone."""
 
@@ -87,6 +90,9 @@ class NodeContext(Protocol):
     def outlet(self, key_serde: Any, value_serde: Any) -> Outlet | None:
         """Return where rows serialized by these serdes can be sent unchanged: the topic downstream of this node, if no node in between
         needs the objects and the topic is written with the same serdes. None: forward the rows one by one."""
+
+    def row_loop(self) -> RowLoop | None:
+        """Return a function that forwards many rows to this node's children, if all nodes down to a sink fit into one loop."""
 
     def stream_time(self) -> int:
         """Return the largest timestamp this task has taken from its queues; -1 before the first record."""

@@ -80,20 +80,24 @@ def kernel(
         values = names | ({} if cache is None else entry_names(cache))
         if key_serde is not None:
             values["from_bytes"] = key_serde.deserialize
-        loop = made.loop
-        entry.inline = Inline(  # type: ignore[attr-defined]
-            node.name,
-            loop.lines,
-            {name: values[name] for name in loop.names},
-            ends=loop.ends,
-            uses=loop.uses,
-            calls_user=loop.calls_user,
-            rekeys=loop.rekeys,
-            key_serde=key_serde if loop.needs_data else None,
-            before=loop.before,
-            after=loop.after,
-        )
+        rekeyed = None if made.rekeyed is None else _inline(node.name, made.rekeyed, values, None)
+        entry.inline = _inline(node.name, made.loop, values, key_serde)._replace(rekeyed=rekeyed)  # type: ignore[attr-defined]
     return entry
+
+
+def _inline(node: str, loop: LoopLines, values: Mapping[str, Any], key_serde: Any) -> Inline:
+    return Inline(
+        node,
+        loop.lines,
+        {name: values[name] for name in loop.names},
+        ends=loop.ends,
+        uses=loop.uses,
+        calls_user=loop.calls_user,
+        rekeys=loop.rekeys,
+        key_serde=key_serde if loop.needs_data else None,
+        before=loop.before,
+        after=loop.after,
+    )
 
 
 def entry_names(cache: Any) -> dict[str, Any]:
@@ -145,6 +149,7 @@ class _Generated(NamedTuple):
     make: Callable[..., Process]
     free: tuple[str, ...]
     loop: LoopLines | None
+    rekeyed: LoopLines | None
 
 
 _GENERATED: dict[_Shape, _Generated] = {}
@@ -170,7 +175,12 @@ def _generate(shape: _Shape, work: Any, names: Mapping[str, Any]) -> _Generated:
     space: dict[str, Any] = {}
     exec(compile(module, work.__code__.co_filename, "exec", dont_inherit=True), work.__globals__, space)
     slots = None if shape.slots is None else entry_lines(*shape.slots)
-    return _Generated(space["make"], free, loop_lines(deepcopy(function.body), frozenset(free), shape.roles, slots))
+    loop = loop_lines(deepcopy(function.body), frozenset(free), shape.roles, slots)
+    rekeyed = None
+    if loop is not None and loop.needs_data and slots is None:
+        serializing = shape.roles._replace(serializer=frozenset(), quick=shape.roles.quick | shape.roles.serializer)
+        rekeyed = loop_lines(function.body, frozenset(free), serializing, None)
+    return _Generated(space["make"], free, loop, rekeyed)
 
 
 @lru_cache(maxsize=256)

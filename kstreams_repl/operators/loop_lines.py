@@ -25,7 +25,9 @@ _UNFIT = (
 )  # fmt: skip
 
 
-_SLOT_NAMES = frozenset("slots_" + name for name in "dirty order note check texts written deferrable freeze rewrite".split())
+_SLOT_NAMES = frozenset(
+    "slots_" + name for name in "dirty order note check texts written deferrable freeze rewrite serialize frozen".split()
+)
 
 
 class Inline(NamedTuple):
@@ -41,6 +43,7 @@ class Inline(NamedTuple):
         rekeys: the lines change `key`, so `data` is not its serialized form below.
         key_serde: the serde whose serialized key the lines need in `data`.
         before, after: lines before and after the loop.
+        rekeyed: the same for a loop that does not have the serialized key, because a node above has changed it; None: there are none.
     """
 
     node: str
@@ -53,6 +56,7 @@ class Inline(NamedTuple):
     key_serde: Any = None
     before: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
+    rekeyed: Inline | None = None
 
 
 def inline_of(entry: Process) -> Inline | None:
@@ -88,7 +92,12 @@ def entry_lines(with_context: bool, variable: bool, checked: bool) -> EntryLines
         lines += ["slot.topic = record.topic", "slot.partition = record.partition", "slot.offset = offset"]
     lines.append("slots_note(slot)")
     if checked:
-        kept = ["if type(NEW) in slots_deferrable:", "    kept = NEW", "else:", "    kept = slots_freeze(NEW, AT)"]
+        kept = ["if type(NEW) in slots_deferrable:", "    kept = NEW", "else:"]
+        if variable:
+            kept += ["    kept = slots_frozen()", "    kept.data = frozen_data = slots_serialize(NEW)"]
+            kept += ["    slots_written[0] += len(frozen_data or b'')"]
+        else:
+            kept += ["    kept = slots_freeze(NEW)"]
         lines = [*kept, *(line.replace("KEPT", "kept") for line in lines)]
     if variable:
         lines += ["if type(NEW) in slots_texts:", "    slots_written[0] += len(NEW)", "if slots_written[0] > slots_written[1]:"]
@@ -149,7 +158,7 @@ class _Work:
 
     def __init__(self, free: frozenset[str], roles: Roles, slots: EntryLines | None) -> None:
         self._free = free | _SLOT_NAMES
-        self._roles = roles._replace(quick=roles.quick | {"slots_note", "slots_freeze"})
+        self._roles = roles._replace(quick=roles.quick | {"slots_note", "slots_freeze", "slots_frozen", "slots_serialize"})
         self._slots = slots
         self.forwards = self.rekeys = self.rewrites = False
         self.needs_data = bool(roles.serializer & free)

@@ -86,7 +86,7 @@ def _timestamped(
     to_bytes, get, put, delete = store.serialize_key, store.get_raw, store.put_item, deleter(node, store.put_item)
     on_flush = forwards_on_flush(node, store, forward, send_old)
     in_slots = on_flush and store.cached is not None
-    find, load, rewrite, frozen, _ = entries_of(store.cached if in_slots else None)
+    find, load, rewrite, frozen = entries_of(store.cached if in_slots else None)
     thaw: Any = store.cached.thaw if in_slots else None
     counting = aggregator is count_one
     keeps_old, stored = send_old and not on_flush and not counting, as_stored(get, initializer)
@@ -100,10 +100,10 @@ def _timestamped(
             old = slot.value
         if in_slots and type(old) is not frozen:
             at = slot.at
-        elif in_slots and old.stored is None:
+        elif in_slots and old.data is None:
             old, at = initializer(), timestamp
         elif in_slots:
-            old, at = thaw(old.stored), slot.at
+            old, at = thaw(old.data), slot.at
         elif (row := get(data)) is None:
             old, at = initializer(), timestamp
         else:

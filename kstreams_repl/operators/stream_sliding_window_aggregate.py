@@ -8,9 +8,8 @@ from typing import Any
 
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.operators.base import NodeContext, Operator, Process
-from kstreams_repl.operators.flush_listener import forward_flushed
 from kstreams_repl.operators.kernel import kernel
-from kstreams_repl.operators.tuple_forwarder import as_stored
+from kstreams_repl.operators.tuple_forwarder import as_stored, forwards_on_flush
 from kstreams_repl.operators.window_close import StreamTime, WindowCloser
 from kstreams_repl.types import Headers, Windowed
 
@@ -53,7 +52,7 @@ class StreamSlidingWindowAggregate(Operator):
         if self.emit_on_close:
             closer = WindowCloser(node, self.store, store, forward, reach_ms=difference + 1, step_ms=1)
         else:
-            to_children = None if store.set_flush_listener(forward_flushed(forward), self.send_old_values) else forward
+            to_children = None if forwards_on_flush(node, store, forward, self.send_old_values) else forward
         windows = _SlidingWindows(self, store, to_children, drop)
         early, regular = windows.early, windows.regular
         time = StreamTime(node, self.store)

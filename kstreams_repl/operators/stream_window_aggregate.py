@@ -60,8 +60,10 @@ class StreamWindowAggregate(Operator):
             closer = WindowCloser(node, self.store, store, forward, reach_ms=size, step_ms=advance)
         else:
             forwards = not forwards_on_flush(node, store, forward, send_old)
-        in_slots = counting and closer is None and store.cached is not None  # no other stream writes to the windows of a count
-        find, _, rewrite, frozen, missing = entries_of(store.cached if in_slots else None)
+        # A stream that shares the windows, as in a cogroup, may hide some from reads that this one has not expired yet.
+        in_slots = closer is None and store.cached is not None and (counting or node.owns(self.store))
+        find, _, rewrite, frozen = entries_of(store.cached if in_slots else None)
+        thaw: Any = store.cached.thaw if in_slots else None
         known: Any = store.known_ends.get if in_slots else None
         ends_of: Any = store.ends_of if in_slots else None
         keeps_old, stored = send_old and forwards and not counting, as_stored(fetch, initializer)
@@ -94,8 +96,10 @@ class StreamWindowAggregate(Operator):
                         slot = load(physical)
                 if in_slots and slot is not None and type(slot.value) is not frozen:
                     old, at = slot.value, slot.at
-                elif in_slots and slot is not None and slot.value is missing:
+                elif in_slots and slot is not None and slot.value.data is None:
                     old, at = initializer(), timestamp
+                elif in_slots and not counting and slot is not None:
+                    old, at = thaw(slot.value.data), slot.at
                 else:
                     slot = None
                     item = fetch(data, start)
@@ -125,7 +129,7 @@ class StreamWindowAggregate(Operator):
 
         if time is not None:
             node.on_window_close(close_all)
-        users, quick = {"initializer", "aggregator"}, {"find", "known", "ends_of", "fetch", "_starts"}
+        users, quick = {"initializer", "aggregator"}, {"find", "known", "ends_of", "fetch", "thaw", "_starts"}
         return kernel(node, windows, null="key", calls=users, quick=quick, store=store if in_slots else None, checked=not counting)
 
 

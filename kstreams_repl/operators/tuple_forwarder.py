@@ -29,16 +29,16 @@ def forwards_on_flush(node: NodeContext, store: Any, forward: Process, send_old_
 
     cached = bool(store.set_flush_listener(entry_left, send_old_values))
     if cached and not send_old_values and hasattr(store, "set_outlet"):
-        store.set_outlet(node.outlet)
+        store.set_outlet(node.outlet, node.row_loop)
     return cached
 
 
 def entries_of(cache: Any) -> tuple[Any, ...]:
-    """Return what changes a row in place in a store's write-back cache, five times None without one: `find(key)` returns its slot or None,
-    `load(key)` creates the slot from the row below, `rewrite(slot, value, at)` writes it; the type of values that are not objects; the
-    value of a slot without a row.
+    """Return what changes a row in place in a store's write-back cache, four times None without one: `find(key)` returns its slot or None,
+    `load(key)` creates the slot from the row below, `rewrite(slot, value, at)` writes it; the type of values that are not objects,
+    which have no `data` if there is no row.
     """
-    return (None,) * 5 if cache is None else (cache.find, cache.load, cache.rewrite, cache.frozen, cache.nothing)
+    return (None,) * 4 if cache is None else (cache.find, cache.load, cache.rewrite, cache.frozen)
 
 
 def old_value(store: Any) -> Callable[[Any], Any]:

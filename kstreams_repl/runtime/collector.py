@@ -29,12 +29,14 @@ class Direct(NamedTuple):
     """A client's own call, for generated code that calls it without a wrapper.
 
     Attributes:
-        produce: (topic, value, key, partition or -1, None, None, timestamp[, headers]); the timestamp must not be 0.
-        refused: (error, key, value, timestamp, headers): call it when `produce` raised.
+        produce: (topic, value, key, partition or -1, None, None, timestamp[, headers]).
+        refused: (error, key, value, timestamp, headers, partition or -1): call it when `produce` raised.
+        earliest: the timestamp to pass instead of 0.
     """
 
     produce: Callable[..., None]
-    refused: Callable[[Exception, bytes | None, bytes | None, int, Headers], None]
+    refused: Callable[[Exception, bytes | None, bytes | None, int, Headers, int], None]
+    earliest: int = 0
 
 
 class Site(Protocol):

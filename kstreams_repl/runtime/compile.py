@@ -8,20 +8,22 @@ name, so a traceback identifies the node without any per-record work.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
+from itertools import repeat
 from types import CodeType, FunctionType
 from typing import Any, TypeVar
 
 from kstreams_repl.errors import InvalidStateStoreError, TopologyError, did_you_mean
 from kstreams_repl.operators.base import Operator, Process
 from kstreams_repl.operators.processor_api import ProcessorOperator
-from kstreams_repl.runtime.loop_codegen import node_in_loop
+from kstreams_repl.runtime.loop_codegen import fuse_rows, node_in_loop
 from kstreams_repl.runtime.sinks import build_outlet, build_sink
 from kstreams_repl.runtime.task_context import TaskServices
 from kstreams_repl.runtime.task_threads import PARALLEL
 from kstreams_repl.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
-from kstreams_repl.types import Outlet
+from kstreams_repl.types import Outlet, RowLoop
 
 Guard = Callable[[str, Process], Process]
 """Wraps a node's entry (for processing exception handlers other than "fail")."""
@@ -42,6 +44,7 @@ class TaskNode:
         children: Sequence[str],
         entries: Mapping[str, Process],
         sinks: Container[str] = (),
+        shared: Container[str] = (),
     ) -> None:
         self.name = name
         self.task = services
@@ -55,10 +58,13 @@ class TaskNode:
         self.wall_clock = services.wall_clock
         self.request_commit = services.request_commit
         self.sink: SinkNode | None = None
+        self.below: Mapping[str, Sequence[str]] | None = None
+        """The children of every node, if rows may pass this node's children together."""
         self.rows_pass: Sequence[str] = ()
         """The nodes that rows pass on their way into `sink`, this node first."""
         self._alone: dict[str, Process] = {}
         self._sinks = sinks
+        self._shared = shared
 
     def store(self, name: str, *, headers: bool = False) -> Any:
         task = self.task
@@ -74,6 +80,9 @@ class TaskNode:
             node=self.name,
             store=name,
         )
+
+    def owns(self, store: str) -> bool:
+        return store in self._stores and store not in self._shared
 
     def child(self, name: str) -> Process:
         if name in self.children:
@@ -102,6 +111,24 @@ class TaskNode:
             self.task.row_serdes |= dict.fromkeys(self.rows_pass, (key_serde, value_serde))
             outlet = self.task.counts.rows(self.name, outlet)
         return outlet
+
+    def row_loop(self) -> RowLoop | None:
+        run = None if self.below is None else fuse_rows(self.children, self.below, self._entries, self.task)
+        if run is None:
+            return None
+        counter, watched = self.task.counts.counter(self.name), self.task.points.watched
+        assert counter is not None, f"{self.name} forwards rows of a store"
+
+        def forward_rows(keys: Sequence[Any], values: Sequence[Any], timestamps: Sequence[int], entries: Sequence[Any]) -> bool:
+            if watched():
+                return False
+            changes = list(zip(values, repeat(None), repeat(True)))  # noqa: B905
+            offsets, headers = [entry.offset for entry in entries], [entry.headers for entry in entries]
+            run(keys, changes, (), timestamps, offsets, headers, entries, ())
+            counter[0] += len(keys)
+            return True
+
+        return forward_rows
 
     def stream_time(self) -> int:
         return self._clock.now
@@ -178,6 +205,8 @@ def compile_nodes(
     codes: dict[CodeType, str] = {}
     handing_on: list[Node] = []
     touched = _above_what_touches_headers(by_name, children)
+    uses = Counter(store for node in nodes if isinstance(node, ProcessorNode) for store in node.stores)
+    shared = {store for store, users in uses.items() if users > 1}
     for node in _children_first(nodes, children):
         forward = services.counts.forwarding(node.name, _forward(node.name, children[node.name], entries, sinks, services))
         meter = services.meter
@@ -187,9 +216,10 @@ def compile_nodes(
             entries[node.name] = forward if meter is None else meter.entry(node, forward, terminal=False)
             continue
         stores = node.stores if isinstance(node, ProcessorNode) else ()
-        context = TaskNode(node.name, services, stores, children[node.name], entries, sinks)
+        context = TaskNode(node.name, services, stores, children[node.name], entries, sinks, shared)
         if services.tap is None and meter is None and guard is None and not services.by_record:
             context.rows_pass, context.sink = sink_of_rows(node.name, by_name, children)
+            context.below = children
         if isinstance(node, SinkNode):
             entry = build_sink(node, context, services)
             if services.tap is not None:

@@ -136,8 +136,10 @@ def fuse_source(
             tail = name
             break
         if inline.key_serde is not None and not (knows_key and key_serde.writes_like(inline.key_serde)):
-            tail = name
-            break
+            if inline.rekeyed is None:
+                tail = name
+                break
+            inline = inline.rekeyed
         inlines.append(inline)
         data_serde = inline.key_serde or data_serde
         if inline.ends:
@@ -158,6 +160,30 @@ def fuse_source(
     run = _written(turns, parts, services)
     data_of = None if data_serde is None else _data_of(key_serde)
     return Fused(run, keys, values, data_of, tuple(part.node for part in parts))
+
+
+def fuse_rows(
+    children: Sequence[str], below: Mapping[str, Sequence[str]], entries: Mapping[str, Process], services: TaskServices
+) -> Run | None:
+    """Return the loop of rows that leave a cached table; None unless every node down to a sink has lines.
+
+    It takes changes as values, and the entries of the cache as raw keys. Rows do not advance stream time, as their records have.
+    """
+    inlines: list[Inline] = []
+    names = children
+    while not inlines or not inlines[-1].ends:
+        if len(names) != 1:
+            return None
+        (name,) = names
+        inline = inline_of(entries[name])
+        if inline is not None and inline.key_serde is not None:
+            inline = inline.rekeyed
+        if inline is None or inline.node != name:
+            return None
+        inlines.append(inline)
+        names = below[name]
+    inlines = [_counted(inline, services.counts.counter(inline.node), number) for number, inline in enumerate(inlines)]
+    return _written([], inlines, services, of_rows=True)
 
 
 def _of_batches(name: str, key_serde: Serde, value_serde: Serde, services: TaskServices) -> Fused | None:
@@ -220,14 +246,15 @@ def _data_of(serde: Serde) -> Callable[[Sequence[bytes | None]], Sequence[bytes 
     return data_of
 
 
-def _written(turns: Sequence[Inline], parts: Sequence[Inline], services: TaskServices) -> Run:
+def _written(turns: Sequence[Inline], parts: Sequence[Inline], services: TaskServices, *, of_rows: bool = False) -> Run:
     """Generate and compile the loop: read, advance the clock, run the nodes."""
-    space: dict[str, Any] = dict(zip(_SHARED, (services.record, services.clock, length_hint, locate, is_interrupt), strict=True))
+    find = locate_row if of_rows else locate
+    space: dict[str, Any] = dict(zip(_SHARED, (services.record, services.clock, length_hint, find, is_interrupt), strict=True))
     number = count(1)
     before: list[str] = []
     body: list[tuple[str, str]] = []
     after: list[str] = []
-    every = [*turns, _CLOCK._replace(node=parts[0].node), *parts]
+    every = [*parts] if of_rows else [*turns, _CLOCK._replace(node=parts[0].node), *parts]
     for part in every:
         own = {name: f"{name}_{next(number)}" for name in part.names}
         space |= {own[name]: value for name, value in part.names.items()}
@@ -291,3 +318,18 @@ def locate(
     record.headers = headers
     record.raw_key = raw_keys[at]
     record.raw_value = raw_values[at]
+
+
+def locate_row(
+    record: RecordContext,
+    left: int,
+    timestamps: Sequence[int],
+    offsets: Sequence[int],
+    entries: Sequence[Any],
+    _: Sequence[None],
+    headers: Any,
+) -> None:
+    """Set the coordinates of the record that last wrote the current row."""
+    entry = entries[len(entries) - left - 1]
+    record.offset, record.timestamp, record.headers = entry.offset, entry.timestamp, entry.headers
+    record.raw_key = record.raw_value = None

@@ -63,9 +63,9 @@ def build_sink(node: SinkNode, context: NodeContext, services: TaskServices) -> 
     if node.topic is None or node.partitioner is not None:
         return _chosen(node, services, key_serde, value_serde, refuse, suffix, site)
     topic = services.real_topic(node.topic)
-    find = None if windowed else getattr(services.collector, "direct", None)
+    find = getattr(services.collector, "direct", None)
     client: Direct | None = None if find is None else find(topic, site)
-    produce, refused = (None, None) if client is None else client
+    produce, refused, earliest = (None, None, 0) if client is None else client
     if sends_ids(key_serde, value_serde):
         produce = refused = None
     send, partition = _with_header_ids(services.collector.sender(topic, site), services.collector.partition_of, key_serde, value_serde)
@@ -78,18 +78,21 @@ def build_sink(node: SinkNode, context: NodeContext, services: TaskServices) -> 
         except Exception as cause:
             refuse(key, value, cause)
             return
+        place = -1
+        if windowed and data is not None:  # its partition is that of the plain key, without the window bounds at its end
+            place = partition(topic, data[:-suffix])
         if produce is not None and refused is not None:
             try:
                 if headers:
-                    produce(topic, payload, data, -1, None, None, timestamp or 1, headers)
+                    produce(topic, payload, data, place, None, None, timestamp or earliest, headers)
                 else:
-                    produce(topic, payload, data, -1, None, None, timestamp or 1)
+                    produce(topic, payload, data, place, None, None, timestamp or earliest)
             except Exception as error:
-                refused(error, data, payload, timestamp, headers)
-        else:  # the partition of a windowed key is that of the plain key, without the window bounds at its end
-            send(data, payload, timestamp, headers, partition(topic, data[:-suffix]) if windowed and data is not None else None)
+                refused(error, data, payload, timestamp, headers, place)
+        else:
+            send(data, payload, timestamp, headers, None if place < 0 else place)
 
-    return kernel(context, sink, quick={"to_value", "produce"}, key_serde=key_serde)
+    return kernel(context, sink, quick={"to_value", "partition", "produce"}, key_serde=key_serde)
 
 
 def build_table_sink(name: str, table: TableFiles, context: NodeContext, services: TaskServices) -> Process:

@@ -209,7 +209,14 @@ def _skip_none(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def call(value: Any) -> Any:
         return None if value is None else function(value)
 
+    call.of_values = function  # type: ignore[attr-defined]
     return call
+
+
+def of_values(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a serde's `serialize` or `deserialize` for values that are never None."""
+    found: Callable[[Any], Any] = getattr(function, "of_values", function)
+    return found
 
 
 def _guess_size(value: Any) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol, runtime_checkable
 
-from kstreams_repl.types import Outlet, ValueAndTimestamp, VersionedRecord, Windowed
+from kstreams_repl.types import Outlet, RowLoop, ValueAndTimestamp, VersionedRecord, Windowed
 
 NOT_PUT = -(1 << 63)
 """Returned by `VersionedKeyValueStore.put` when the version is older than the retained history."""
@@ -131,6 +131,9 @@ class VersionedKeyValueStore(Protocol):
 
 FindOutlet = Callable[[Any, Any], Outlet | None]
 """(key serde, value serde) -> where rows serialized by these serdes can be sent as bytes (`NodeContext.outlet`)."""
+
+FindRowLoop = Callable[[], RowLoop | None]
+"""Returns how rows can be forwarded together (`NodeContext.row_loop`)."""
 
 FlushListener = Callable[[Any, Any, Any, int, Any], None]
 """(key, new value, old value or None, timestamp, headers): called for each cached entry when it is flushed, in last-write order. The

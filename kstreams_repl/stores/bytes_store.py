@@ -127,18 +127,18 @@ def _write_with_headers(
     return write
 
 
-LogColumns = Callable[[Sequence[bytes], Sequence[bytes | None], Sequence[int]], Sequence[bytes | None]]
-"""(physical keys, stored bytes, changelog timestamps): write rows and log them; return the logged values."""
+LogColumns = Callable[[Sequence[bytes], Sequence[bytes | None], Sequence[bytes | None], Sequence[int]], None]
+"""(physical keys, stored bytes, changelog values, changelog timestamps): write rows and log them."""
 
 
-def logged_columns(rows: Rows, codec: Codec, changelog: Changelog) -> LogColumns:
-    """Return `logged_write` for columns of rows, none of which is a deletion."""
-    put_many, log_key, log_values = many_at_once(rows), rows.log_key, codec.log_values
+def logged_columns(rows: Rows, changelog: Changelog) -> LogColumns:
+    """Return `logged_write` for columns of rows that have been encoded."""
+    put_many, log_key = many_at_once(rows), rows.log_key
 
-    def write(keys: Sequence[bytes], stored: Sequence[bytes | None], timestamps: Sequence[int]) -> Sequence[bytes | None]:
+    def write(
+        keys: Sequence[bytes], stored: Sequence[bytes | None], logged: Sequence[bytes | None], timestamps: Sequence[int]
+    ) -> None:
         put_many(keys, stored)
-        logged = log_values(stored)  # type: ignore[arg-type]
         changelog.send_many(keys if log_key is None else list(map(log_key, keys)), logged, timestamps)
-        return logged
 
     return write

@@ -23,15 +23,23 @@ class EntryState(Enum):
 
 
 class Frozen:
-    """An item that cannot be kept as an object: its serialized bytes, or None for a deletion."""
+    """A value that cannot be kept as an object: its serialized form without a timestamp, or None for a deletion.
 
-    __slots__ = ("stored",)
+    Without a constructor, because generated code makes one per record.
+    """
 
-    def __init__(self, stored: bytes | None) -> None:
-        self.stored = stored
+    __slots__ = ("data",)
+
+    data: bytes | None
 
 
-NOTHING = Frozen(None)
+def frozen(data: bytes | None) -> Frozen:
+    made = Frozen()
+    made.data = data
+    return made
+
+
+NOTHING = frozen(None)
 """The value of a slot whose key has no row in the store below."""
 
 
@@ -54,14 +62,14 @@ class CacheEntry:
 
 
 def is_deletion(value: Any) -> bool:
-    return type(value) is Frozen and value.stored is None
+    return type(value) is Frozen and value.data is None
 
 
 def length(value: Any) -> int:
     """Return the length of text (characters), bytes or serialized values (bytes); 0 for other objects."""
     kind = type(value)
     if kind is Frozen:
-        return len(value.stored or b"")
+        return len(value.data or b"")
     return len(value) if kind is str or kind is bytes else 0
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from operator import itemgetter
+from operator import add, itemgetter
 from typing import Any
 
 from kstreams_repl.serdes import Serde
@@ -30,7 +30,7 @@ class Codec:
 
     __slots__ = (
         "timestamped", "serde", "encode", "decode", "log_value", "log_timestamp", "encode_many", "log_values", "deferrable", "size_of",
-        "log_headers",
+        "log_headers", "encode_data",
     )  # fmt: skip
 
     def __init__(self, serde: Serde, *, timestamped: bool) -> None:
@@ -39,6 +39,8 @@ class Codec:
         self.deferrable = serde.immutable
         self.encode: Callable[[Any], bytes | None]
         self.decode: Callable[[bytes], Any]
+        self.encode_data: Callable[[Sequence[bytes], Sequence[int]], list[bytes | None]] = _same_data
+        """(serialized values, timestamps) -> stored bytes."""
         self.log_value: Callable[[bytes], bytes]
         self.log_timestamp: Callable[[bytes, int], int]
         self.encode_many: Callable[[Sequence[Any], Sequence[int]], list[bytes | None]]
@@ -76,6 +78,7 @@ class Codec:
 
         self.encode = encode
         self.decode = decode
+        self.encode_data = lambda column, timestamps: list(map(add, map(pack, timestamps), column))
         self.log_value = _WITHOUT_TIMESTAMP
         self.log_timestamp = lambda data, record_timestamp: unpack_from(data)[0]
         self.log_values = lambda stored: list(map(_WITHOUT_TIMESTAMP, stored))
@@ -105,6 +108,10 @@ class Codec:
 
 def _same(data: bytes) -> bytes:
     return data
+
+
+def _same_data(column: Sequence[bytes], timestamps: Sequence[int]) -> list[bytes | None]:
+    return list(column)
 
 
 def _same_column(stored: Sequence[bytes]) -> Sequence[bytes]:

@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from kstreams_repl.stores.bytes_store import Rows, logged_columns, many_at_once
+from kstreams_repl.serdes.base import of_values
+from kstreams_repl.stores.bytes_store import Rows, logged_columns
 from kstreams_repl.stores.cache_entry import CacheEntry, EntryState, Frozen, is_deletion
 from kstreams_repl.stores.changelog import Changelog
 from kstreams_repl.stores.codec import Codec
 from kstreams_repl.stores.object_store import EntryListener
-from kstreams_repl.types import Headers, Outlet
+from kstreams_repl.types import Headers, Outlet, RowLoop
 
 _origin = attrgetter("topic", "partition", "offset")
 _UNKNOWN = None, -1, -1
@@ -22,6 +23,7 @@ class Columns(NamedTuple):
 
     keys: list[bytes]
     stored: list[bytes | None]
+    logged: Sequence[bytes | None]
     timestamps: list[int]
     headers: list[Headers]
 
@@ -32,23 +34,24 @@ class EntryFlush:
     Attributes:
         listener: called for each entry with its new and its old item, under the context of its last write.
         outlet: takes the entries as columns instead.
+        loop: forwards many entries at once; `keys_of` returns their keys.
         with_context: whether entries have topic, partition and offset of their last record.
     """
 
     __slots__ = (
-        "listener", "outlet", "with_context", "_send_old_values", "_rows", "_put_many", "_write_many", "_codec", "_changelog", "_context",
+        "listener", "outlet", "with_context", "keys_of", "loop", "_send_old_values", "_rows", "_write_many", "_codec", "_context",
     )  # fmt: skip
 
     def __init__(self, rows: Rows, codec: Codec, changelog: Changelog, record_context: Any) -> None:
         self._rows = rows
-        self._put_many = many_at_once(rows)
-        self._write_many = logged_columns(rows, codec, changelog)
+        self._write_many = logged_columns(rows, changelog)
         self._codec = codec
-        self._changelog = changelog
         self._context = record_context
         self._send_old_values = False
         self.listener: EntryListener | None = None
         self.outlet: Outlet | None = None
+        self.loop: RowLoop | None = None
+        self.keys_of: Callable[[list[bytes]], list[Any]] = list
         self.with_context = True
 
     def listen(self, listener: EntryListener, send_old_values: bool) -> None:
@@ -58,19 +61,19 @@ class EntryFlush:
         """Return the entries as columns; None if the serde serializes a value to None, or if one of those that are frozen is a deletion
         or has bytes that would be written differently after reading them.
         """
-        canonical, log_value = self._codec.serde.canonical, self._codec.log_value
-        if not all(slot.value.stored is not None and canonical(log_value(slot.value.stored)) for slot in frozen):
+        canonical = self._codec.serde.canonical
+        if not all(slot.value.data is not None and canonical(slot.value.data) for slot in frozen):
             return None
         timestamps = [slot.at for slot in leaving]
-        stored = self._one_by_one(leaving) if frozen else self._encode(leaving, timestamps)
+        stored, logged = self._encode(leaving, frozen, timestamps)
         if self._codec.serde.layout is None and None in stored:
             return None
-        return Columns([slot.key for slot in leaving], stored, timestamps, [slot.headers for slot in leaving])
+        return Columns([slot.key for slot in leaving], stored, logged, timestamps, [slot.headers for slot in leaving])
 
     def send(self, columns: Columns, outlet: Outlet) -> None:
         """Write and log columns, then pass them to the outlet."""
-        keys, stored, timestamps, headers = columns
-        logged = self._write_many(keys, stored, timestamps)
+        keys, stored, logged, timestamps, headers = columns
+        self._write_many(keys, stored, logged, timestamps)
         outlet(keys, logged, timestamps, headers if any(headers) else None)
 
     def write(self, leaving: list[CacheEntry], frozen: list[CacheEntry]) -> None:
@@ -80,52 +83,61 @@ class EntryFlush:
             frozen: those whose value is a `Frozen`.
         """
         old_objects: dict[bytes, Any] = {}
-        if self.listener is not None and (frozen or self._send_old_values):
-            old_objects = self._read_old(leaving if self._send_old_values else frozen)
-            if frozen:  # a tombstone for a key without a row is neither written nor forwarded
-                leaving = [slot for slot in leaving if slot.key in old_objects or not is_deletion(slot.value)]
+        deletions = [slot for slot in frozen if slot.value.data is None]
+        if self.listener is not None and (deletions or self._send_old_values):
+            old_objects = self._read_old(leaving if self._send_old_values else deletions)
+            if deletions:  # a tombstone for a key without a row is neither written nor forwarded
+                leaving = [slot for slot in leaving if not is_deletion(slot.value) or slot.key in old_objects]
+                frozen = [slot for slot in leaving if type(slot.value) is Frozen]
         if not leaving:
             return
-        codec, log_key = self._codec, self._rows.log_key
-        keys = [slot.key for slot in leaving]
-        stored = self._one_by_one(leaving) if frozen else self._encode(leaving, [slot.at for slot in leaving])
-        self._put_many(keys, stored)
-        values: Sequence[bytes | None]
-        timestamps: Sequence[int]
-        if not frozen and None not in stored:
-            values = codec.log_values(stored)  # type: ignore[arg-type]
-            timestamps = [slot.at for slot in leaving] if codec.timestamped else [slot.timestamp for slot in leaving]
-        else:
-            log_value, log_timestamp = codec.log_value, codec.log_timestamp
-            values = [None if data is None else log_value(data) for data in stored]
-            timestamps = [
-                slot.timestamp if data is None else log_timestamp(data, slot.timestamp) for data, slot in zip(stored, leaving, strict=True)
-            ]
-        self._changelog.send_many(keys if log_key is None else list(map(log_key, keys)), values, timestamps)
-        if self.listener is not None:
+        timestamps = [slot.at for slot in leaving] if self._codec.timestamped else [slot.timestamp for slot in leaving]
+        stored, logged = self._encode(leaving, frozen, timestamps)
+        if self._codec.timestamped and None in stored:
+            timestamps = [slot.timestamp if data is None else slot.at for data, slot in zip(stored, leaving, strict=True)]
+        self._write_many([slot.key for slot in leaving], stored, logged, timestamps)
+        if self.listener is not None and not self._forward_together(leaving, timestamps, stored):
             self._forward(leaving, old_objects.get if self._send_old_values else None, self.listener)
 
     def item(self, slot: CacheEntry) -> Any:
         """Return what a read of the entry returns."""
         value = slot.value
         if type(value) is Frozen:
-            return None if value.stored is None else self._codec.decode(value.stored)
+            if value.data is None:
+                return None
+            value = self._codec.serde.deserialize(value.data)
         return (value, slot.at) if self._codec.timestamped else value
 
-    def _encode(self, leaving: list[CacheEntry], timestamps: list[int]) -> list[bytes | None]:
-        try:
-            return self._codec.encode_many([slot.value for slot in leaving], timestamps)
-        except BaseException:  # find the value that cannot be serialized, and its record
-            self._one_by_one(leaving)
-            raise
+    def _encode(
+        self, leaving: list[CacheEntry], frozen: list[CacheEntry], timestamps: list[int]
+    ) -> tuple[list[bytes | None], Sequence[bytes | None]]:
+        """Return the entries' bytes in the store and in the changelog."""
+        codec = self._codec
+        if not frozen:
+            try:
+                stored = codec.encode_many([slot.value for slot in leaving], timestamps)
+            except BaseException:  # find the value that cannot be serialized, and its record
+                self._one_by_one(leaving)
+                raise
+        elif len(frozen) == len(leaving) and None not in (logged := [slot.value.data for slot in leaving]):
+            return codec.encode_data(logged, timestamps), logged
+        else:
+            stored = self._one_by_one(leaving)
+        if None not in stored:
+            return stored, codec.log_values(stored)  # type: ignore[arg-type]
+        log_value = codec.log_value
+        return stored, [None if data is None else log_value(data) for data in stored]
 
     def _one_by_one(self, leaving: list[CacheEntry]) -> list[bytes | None]:
         """Return the entries' bytes; attach the entry's record to an error where it is known."""
-        encode, timestamped, stored = self._codec.encode, self._codec.timestamped, list[bytes | None]()
+        codec, timestamped, stored = self._codec, self._codec.timestamped, list[bytes | None]()
         try:
             for slot in leaving:
                 value = slot.value
-                stored.append(value.stored if type(value) is Frozen else encode((value, slot.at) if timestamped else value))
+                if type(value) is Frozen:
+                    stored += [None] if value.data is None else codec.encode_data([value.data], [slot.at])
+                else:
+                    stored.append(codec.encode((value, slot.at) if timestamped else value))
         except BaseException as error:
             context, kept = self._context, self._context.snapshot()
             context.topic, context.partition, context.offset = _origin(slot) if self.with_context else _UNKNOWN
@@ -133,6 +145,32 @@ class EntryFlush:
             context.restore(kept)
             raise
         return stored
+
+    def _forward_together(self, leaving: list[CacheEntry], timestamps: list[int], stored: list[bytes | None]) -> bool:
+        """Forward the entries by the loop, if there is one and all their records are of one partition. Return False to forward them one by
+        one; that is also how a value that cannot be read is found.
+        """
+        if self.loop is None or self._send_old_values:
+            return False
+        if None in stored and any(
+            data is None and not is_deletion(slot.value) for data, slot in zip(stored, leaving, strict=True)
+        ):
+            return False  # the changelog has the tombstone under another timestamp than the one with which the value leaves
+        partitions = {(slot.topic, slot.partition) for slot in leaving}
+        if len(partitions) > 1:
+            return False
+        thaw = of_values(self._codec.serde.deserialize)
+        try:
+            keys, values = self.keys_of([slot.key for slot in leaving]), [slot.value for slot in leaving]
+            values = [
+                value if type(value) is not Frozen else None if value.data is None else thaw(value.data) for value in values
+            ]
+        except Exception:
+            return False
+        context = self._context
+        with context.replace(context.snapshot()):
+            ((context.topic, context.partition),) = partitions
+            return self.loop(keys, values, timestamps, leaving)
 
     def _forward(self, leaving: list[CacheEntry], old_of: Callable[[bytes], Any] | None, listener: EntryListener) -> None:
         context, with_context, item = self._context, self.with_context, self.item

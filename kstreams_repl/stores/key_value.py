@@ -11,7 +11,7 @@ from typing import Any
 
 from kstreams_repl.errors import SerializationError
 from kstreams_repl.serdes import Serde, resolve
-from kstreams_repl.stores.api import FindOutlet, FlushListener
+from kstreams_repl.stores.api import FindOutlet, FindRowLoop, FlushListener
 from kstreams_repl.stores.engine.base import after, after_prefix
 from kstreams_repl.stores.object_store import StoredObjects
 from kstreams_repl.stores.typed_store import TypedStore
@@ -196,8 +196,13 @@ class TimestampedKeyValue(KeyValue):
 
         return self._objects.set_flush_listener(entry_leaves, send_old_values)
 
-    def set_outlet(self, find: FindOutlet) -> None:
-        """Send flushed rows in their stored bytes where `find` returns an outlet for them."""
+    def set_outlet(self, find: FindOutlet, find_loop: FindRowLoop) -> None:
+        """Send flushed rows in their stored bytes where `find` returns an outlet for them, otherwise together if there is a loop."""
         outlet = find(self._key, self._value)
-        if outlet is not None and self.cached is not None:
+        if self.cached is None:
+            return
+        if outlet is not None:
             self.cached.set_outlet(outlet)
+        elif (loop := find_loop()) is not None:
+            from_bytes = self._key.deserialize
+            self.cached.set_row_loop(lambda keys: list(map(from_bytes, keys)), loop)

@@ -95,7 +95,7 @@ class WriteBackObjects:
         self._codec = codec
         self._changelog = changelog
         self._write = logged_write(rows, codec, changelog, None if admit is None else getattr(rows, "put_admitted", None))
-        self._write_many = logged_columns(rows, codec, changelog) if admit is None else None
+        self._write_many = logged_columns(rows, changelog) if admit is None else None
         self._dirty: dict[bytes, tuple[Any, int]] = {}
         self._clean: dict[bytes, Any] = {}
         self._capacity = capacity
@@ -192,7 +192,7 @@ class WriteBackObjects:
         stored = codec.encode_many(values, timestamps)
         if codec.serde.layout is None and None in stored:
             return False
-        write(keys, stored, timestamps)
+        write(keys, stored, codec.log_values(stored), timestamps)  # type: ignore[arg-type]
         if len(clean) + len(dirty) > self._capacity:
             clean.clear()
         clean.update(zip(keys, objects, strict=True))

@@ -49,6 +49,7 @@ class SegmentedRows(ObservedTime):
     ) -> None:
         self._engine = engine
         self._timestamp_at = timestamp_at
+        self._time_of: Callable[[bytes], bytes] = itemgetter(slice(-timestamp_at, 8 - timestamp_at))
         self._on_expired = on_expired
         self.retention_ms = retention_ms
         self.log_key: Callable[[bytes], bytes] | None = _without_prefix
@@ -139,9 +140,7 @@ class SegmentedRows(ObservedTime):
     def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
         """Put columns, equivalent to one `put` after the other; if no row's segment has expired at the end, each time is admitted once
         and all rows are written together."""
-        at = self._timestamp_at
-        packed = {key[-at : 8 - at] for key in keys}
-        times = sorted(LONG.unpack(time)[0] for time in packed)
+        times = sorted(LONG.unpack(time)[0] for time in set(map(self._time_of, keys)))
         live = max(max(self.observed_time, times[-1]) - self.retention_ms, 0) // self.interval_ms
         if times[0] // self.interval_ms >= live:
             for time in times:

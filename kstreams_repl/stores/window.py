@@ -9,11 +9,12 @@ import struct
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Column
+from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from kstreams_repl.serdes import Serde, time_windowed
-from kstreams_repl.stores.api import FindOutlet, FlushListener
+from kstreams_repl.stores.api import FindOutlet, FindRowLoop, FlushListener
 from kstreams_repl.stores.cache_entry import CacheEntry
 from kstreams_repl.stores.engine.base import Environment, after
 from kstreams_repl.stores.indexed_store import SegmentedStore
@@ -22,12 +23,15 @@ from kstreams_repl.stores.segments import PREFIX_SIZE, SegmentedRows
 from kstreams_repl.stores.typed_store import LONG, MAX_LONG
 from kstreams_repl.stores.window_reads import NO_SEQUENCE, WindowReads
 from kstreams_repl.stores.write_back_cache import WriteBackCache
-from kstreams_repl.types import Headers
+from kstreams_repl.types import Headers, Windowed
 
 _SUFFIX = struct.Struct(">qi")
 SUFFIX_SIZE = 12
 _WINDOWED_KEY: Callable[[bytes], bytes] = itemgetter(slice(PREFIX_SIZE, -4))
 """The part of a physical key with the key and the window's start: the form in which windowed keys are written to topics."""
+_PLAIN_KEY: Callable[[bytes], bytes] = itemgetter(slice(PREFIX_SIZE, -SUFFIX_SIZE))
+_START: Callable[[bytes], bytes] = itemgetter(slice(-SUFFIX_SIZE, -4))
+_make_windowed: Callable[[tuple[Any, int, int]], Windowed] = partial(tuple.__new__, Windowed)
 _KNOWN_WINDOWS = 256
 
 
@@ -291,6 +295,14 @@ class Window(WindowReads, SegmentedStore):
             if time_from <= start <= time_to:
                 yield key, start, item
 
+    def _windows_of(self, keys: Column[bytes]) -> list[Windowed]:
+        """Return the windowed keys of physical keys."""
+        starts = struct.unpack(f">{len(keys)}q", b"".join(map(_START, keys)))
+        size, last = self.window_size_ms, MAX_LONG - self.window_size_ms
+        ends = [start + size if start < last else MAX_LONG for start in starts]
+        plain = map(self._key.deserialize, map(_PLAIN_KEY, keys))
+        return list(map(_make_windowed, zip(plain, starts, ends, strict=True)))
+
     def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> bool:
         windowed, timestamped, unpack_from = self._windowed, self.timestamped, LONG.unpack_from
 
@@ -306,10 +318,14 @@ class Window(WindowReads, SegmentedStore):
 
         return self._objects.set_flush_listener(entry_leaves, send_old_values)
 
-    def set_outlet(self, find: FindOutlet) -> None:
-        """Send flushed rows in their stored bytes where `find` returns an outlet for them."""
-        outlet = find(time_windowed(self._key, self.window_size_ms), self._value) if self.timestamped else None
-        if outlet is None or self.cached is None:
+    def set_outlet(self, find: FindOutlet, find_loop: FindRowLoop) -> None:
+        """Send flushed rows in their stored bytes where `find` returns an outlet for them, otherwise together if there is a loop."""
+        if not self.timestamped or self.cached is None:
+            return
+        outlet = find(time_windowed(self._key, self.window_size_ms), self._value)
+        if outlet is None:
+            if (loop := find_loop()) is not None:
+                self.cached.set_row_loop(self._windows_of, loop)
             return
 
         def leave(

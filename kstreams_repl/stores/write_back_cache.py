@@ -15,15 +15,16 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
+from kstreams_repl.serdes.base import of_values
 from kstreams_repl.stores.bytes_store import Rows, merged_over
-from kstreams_repl.stores.cache_entry import NOTHING, CacheEntry, EntryState, Frozen, is_deletion, length
+from kstreams_repl.stores.cache_entry import NOTHING, CacheEntry, EntryState, Frozen, frozen
 from kstreams_repl.stores.changelog import Changelog
 from kstreams_repl.stores.codec import SMALL, Codec
 from kstreams_repl.stores.dirty_entries import DirtyBytes, DirtyEntries
 from kstreams_repl.stores.entry_flush import EntryFlush
 from kstreams_repl.stores.object_store import EntryListener
 from kstreams_repl.stores.record_cache import RecordCache
-from kstreams_repl.types import Outlet
+from kstreams_repl.types import Outlet, RowLoop
 
 _CAPACITY = 100_000
 
@@ -39,7 +40,7 @@ class WriteBackCache:
         capacity: maximum number of objects kept for reads after a flush.
     """
 
-    frozen, nothing = Frozen, NOTHING
+    frozen = Frozen
 
     def __init__(
         self,
@@ -71,12 +72,11 @@ class WriteBackCache:
         self.put: Callable[[bytes, Any], None]
         self.rewrite: Callable[[CacheEntry, Any, int], None]
         self.load: Callable[[bytes], CacheEntry]
-        """Creates the slot of a key that has none, from the row below; without a row its value is `nothing` and its timestamp 0."""
+        """Creates the slot of a key that has none, from the row below; without a row its value is `NOTHING` and its timestamp 0."""
         self.make: Callable[[bytes], CacheEntry]
         """Creates the slot of a key that has none, and that has no row below."""
-        deserialize = codec.serde.deserialize
-        self.thaw: Callable[[bytes], Any] = (lambda stored: deserialize(stored[8:])) if codec.timestamped else deserialize
-        """Returns the value, without its timestamp, of the bytes in a `Frozen`."""
+        self.thaw: Callable[[bytes], Any] = of_values(codec.serde.deserialize)
+        """Returns the value of the bytes in a `Frozen`."""
         self.dropped: Callable[[], object] = list
         """Called when slots were dropped: their keys have rows below from now on."""
         self.get, self.put, self.rewrite, self.load, self.make = self._make_access(record_context)
@@ -84,6 +84,7 @@ class WriteBackCache:
         order = self._dirty.order
         self.names = {"dirty": EntryState.DIRTY, "order": order, "note": order.append, "check": self._check}
         self.names |= {"texts": self._bytes.texts, "written": self._bytes.written, "freeze": self._freeze}
+        self.names |= {"serialize": of_values(codec.serde.serialize), "frozen": Frozen}
         """The names that generated code needs to inline `rewrite` (`operators.loop_lines.entry_lines`)."""
 
     @property
@@ -115,7 +116,7 @@ class WriteBackCache:
         Callable[[bytes], CacheEntry],
     ]:
         slots, find, read, check = self._slots, self._slots.get, self._rows.get, self._check
-        order, note, make, frozen = self._dirty.order, self._dirty.order.append, CacheEntry, Frozen
+        order, note, make = self._dirty.order, self._dirty.order.append, CacheEntry
         clean, dirty, leaving, small = EntryState.CLEAN, EntryState.DIRTY, EntryState.LEAVING, SMALL
         with_context = True
 
@@ -125,6 +126,7 @@ class WriteBackCache:
 
         self._leave_contexts_out = leave_contexts_out
         freeze, decode, deferrable, timestamped = self._freeze, self._codec.decode, self._codec.deferrable, self._codec.timestamped
+        thaw, data_of = self.thaw, self._codec.log_value
 
         light, texts, written = deferrable - self._bytes.texts, self._bytes.texts, self._bytes.written
         most, capacity, settle, nothing = 2 * self._capacity, self._capacity, self._settle, NOTHING
@@ -144,7 +146,7 @@ class WriteBackCache:
                 return keep(key, nothing, 0)
             item = decode(stored)
             value, at = item if timestamped else (item, 0)
-            return keep(key, value if type(value) in deferrable else frozen(stored), at)
+            return keep(key, value if type(value) in deferrable else frozen(data_of(stored)), at)
 
         def make_entry(key: bytes) -> CacheEntry:
             return keep(key, nothing, 0)
@@ -158,17 +160,19 @@ class WriteBackCache:
                 item = decode(stored)
                 value, at = item if timestamped else (item, 0)
                 if type(value) in light or len(stored) <= small:
-                    keep(key, value if type(value) in deferrable else frozen(stored), at)
+                    keep(key, value if type(value) in deferrable else frozen(data_of(stored)), at)
                 return item
             value = slot.value
-            if type(value) is frozen:
-                return None if value.stored is None else decode(value.stored)
+            if type(value) is Frozen:
+                if value.data is None:
+                    return None
+                value = thaw(value.data)
             return (value, slot.at) if timestamped else value
 
         def put(key: bytes, item: Any) -> None:
             value, at = (None, 0) if item is None else item if timestamped else (item, 0)
             if type(value) not in deferrable:
-                value = freeze(value, at)
+                value = freeze(value)
             slot = find(key)
             if slot is None or slot.state is leaving:
                 slots[key] = slot = make()
@@ -177,7 +181,7 @@ class WriteBackCache:
 
         def rewrite_any(slot: CacheEntry, value: Any, at: int) -> None:
             if type(value) not in deferrable:
-                value = freeze(value, at)
+                value = freeze(value)
             if slot.state is leaving:
                 slot = self._successor(slot)
             slot.value = value
@@ -203,16 +207,16 @@ class WriteBackCache:
         rewrite = rewrite_sized if self._bytes.variable else rewrite_any
         return get, put, rewrite, load, make_entry
 
-    def _freeze(self, value: Any, at: int) -> Frozen:
+    def _freeze(self, value: Any) -> Frozen:
         """Return a value that is mutable or None in its serialized form."""
         self._any_frozen = True
         if type(value) is Frozen:
             return value
         if value is None:
-            return Frozen(None)
-        stored = self._codec.encode((value, at) if self._codec.timestamped else value)
-        self._bytes.written[0] += 0 if stored is None else len(stored)
-        return Frozen(stored)
+            return frozen(None)
+        data = self._codec.serde.serialize(value)
+        self._bytes.written[0] += 0 if data is None else len(data)
+        return frozen(data)
 
     def _successor(self, leaving: CacheEntry) -> CacheEntry:
         """Return a new slot for a key whose slot is being forwarded."""
@@ -254,11 +258,19 @@ class WriteBackCache:
             self._flush.with_context = False
             self._leave_contexts_out()
 
+    def set_row_loop(self, keys_of: Callable[[list[bytes]], list[Any]], loop: RowLoop) -> None:
+        """Forward flushed rows by `loop` instead of one by one to the listener, where none of them is a deletion.
+
+        Args:
+            keys_of: returns the keys of physical keys.
+        """
+        self._flush.keys_of, self._flush.loop = keys_of, loop
+
     def flush(self) -> None:
         """Write and log all dirty entries, then forward them; downstream readers see all of them."""
         if not self._dirty.order:
             return
-        any_frozen, self._any_frozen = self._any_frozen, False
+        any_frozen, self._any_frozen = self._any_frozen or self.variable, False
         outlet, leaving = self._flush.outlet, self._dirty.take()
         frozen = [slot for slot in leaving if type(slot.value) is Frozen] if any_frozen else []
         columns = None if outlet is None else self._flush.columns(leaving, frozen)
@@ -273,10 +285,11 @@ class WriteBackCache:
     def _settle(self, left: list[CacheEntry]) -> None:
         """Keep small objects for reads, and drop the oldest when there are too many: in a window store those of the oldest windows.
         Entries written meanwhile stay."""
-        slots, before = self._slots, len(self._slots)
+        slots, before, texts = self._slots, len(self._slots), self.texts
         for slot in left:
             value = slot.value
-            if (length(value) > SMALL or is_deletion(value)) and slot.state is EntryState.CLEAN and slots.get(slot.key) is slot:
+            data = value.data if type(value) is Frozen else value if type(value) in texts else b""
+            if (data is None or len(data) > SMALL) and slot.state is EntryState.CLEAN and slots.get(slot.key) is slot:
                 del slots[slot.key]
         if len(slots) > self._capacity:
             latest = list(islice(slots.items(), len(slots) - self._capacity // 2, None))

@@ -19,11 +19,12 @@ from kstreams_repl.metrics.registry import Registry
 from kstreams_repl.metrics.sensors import Window, record
 from kstreams_repl.metrics.snapshot import Metric
 from kstreams_repl.processor.current_call import CallContext
-from kstreams_repl.runtime.collector import Send, Site
+from kstreams_repl.runtime.collector import Direct, Send, Site
 from kstreams_repl.runtime.task import TOTALS, StreamTask
 from kstreams_repl.topology.table_files import TableFiles
 from kstreams_repl.types import Headers
 
+NO_HEADERS: Headers = []
 _MAP_BYTES = 1 << 30
 """Size of the address space of a test's stores; the file grows with its rows."""
 
@@ -52,6 +53,20 @@ class DriverCollector:
             append((topic, key, value, timestamp, list(headers) if headers else [], at))
 
         return send
+
+    def direct(self, topic: str, site: Site | None = None) -> Direct:
+        """Return the call that sinks make in loops when they are deployed, so that the driver's tests cover it."""
+        append, partition_of = self.sent.append, self.partition_of
+
+        def produce(
+            topic: str, value: bytes | None, key: bytes | None, place: int, _: None, __: None, timestamp: int, headers: Headers = NO_HEADERS
+        ) -> None:
+            append((topic, key, value, timestamp, list(headers), partition_of(topic, key) if place < 0 else place))
+
+        def refused(error: Exception, *record: Any) -> None:
+            raise error
+
+        return Direct(produce, refused)
 
     def rows(self, node: str, table: TableFiles, partition: int, misfit: Any, context: Any = None) -> DriverRows:
         rows = self.tables[node, partition] = DriverRows(table, misfit, context)

@@ -122,10 +122,13 @@ class KafkaRecordCollector:
         if self.careful or (self._track and topic in self._changelogs):
             return None
 
-        def failed(error: Exception, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers) -> None:
-            self.errors.produce_failed(error, topic, site, key, value, timestamp, headers, None)
+        def failed(
+            error: Exception, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers, partition: int
+        ) -> None:
+            at = None if partition == _ANY_PARTITION else partition
+            self.errors.produce_failed(error, topic, site, key, value, timestamp, headers, at)
 
-        return Direct(self._producer.produce, failed)
+        return Direct(self._producer.produce, failed, earliest=1)
 
     def rows(
         self, node: str, table: TableFiles, partition: int, misfit: Misfit, context: Callable[[], Any] | None = None

@@ -373,5 +373,6 @@ def test_operators_run_in_loops() -> None:
                     operator = getattr(topology.nodes[name], "operator", None)
                     if isinstance(operator, Operator):
                         found.setdefault(type(operator).__name__, ["it has no loop lines"])
-                        fused |= {type(operator).__name__} if inline_of(entry) is not None else set()
+                        inline = inline_of(entry)
+                        fused |= {type(operator).__name__} if inline is not None and inline.node == name else set()
     kept({kind: [] if kind in fused else seen for kind, seen in found.items()}, NOT_FUSED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kstreams_repl import StreamsBuilder, TimeWindows, TopologyTestDriver, serdes
 from kstreams_repl.types import Windowed
 from tests.unit.operators.windowed import time_windows
 
@@ -142,3 +143,17 @@ def test_a_late_record_within_grace_is_in_the_final_result() -> None:
     assert bench.pipe("in", "b", 4, 15) == [(Windowed("a", 0, 10), ("|1|3", None, True), 9)]
     assert bench.pipe("in", "a", 5, 9) == []
     assert bench.dropped() == 1
+
+
+@pytest.mark.parametrize("cache", [0, 10_000_000])
+def test_a_stream_that_shares_windows_reads_none_that_the_other_stream_has_expired(cache: int) -> None:
+    builder = StreamsBuilder()
+    left, right = (builder.stream(topic, key_serde=serdes.string, value_serde=serdes.json).group_by_key() for topic in ("left", "right"))
+    both = left.cogroup(lambda key, value, found: [*found, value]).cogroup(right, lambda key, value, found: [*found, value])
+    windows = both.windowed_by(TimeWindows.of_size(10, grace=0))
+    found = windows.aggregate(list, store="both", value_serde=serdes.json)
+    found.to_stream().map(lambda window, found: (window.key, found)).to("out", key_serde=serdes.string, value_serde=serdes.json)
+    with TopologyTestDriver(builder.build(), {"statestore.cache.max.bytes": cache}, mode="deployed") as driver:
+        for topic, value, timestamp in (("left", 1, 0), ("right", 2, 40_000), ("left", 3, 1)):
+            driver.create_input_topic(topic, serdes.string, serdes.json).pipe_input("k", value, timestamp)
+        assert [record.value for record in driver.output("out")] == [b"[1]", b"[2]", b"[3]"]

@@ -90,6 +90,40 @@ def hopping() -> Topology:
     return builder.build()
 
 
+def summary(key: Any, value: Any, so_far: Any) -> Any:
+    """Change a dict in place; sometimes delete it."""
+    if value == "x":
+        return None
+    so_far["count"] += 1
+    so_far["last"] = value
+    return so_far
+
+
+def hopping_summaries() -> Topology:
+    """Objects that may be changed, in several windows, with a sink that writes neither their keys nor their values."""
+    builder = StreamsBuilder()
+    grouped = source(builder).group_by_key(key_serde=STRING, value_serde=STRING)
+    window = TimeWindows.of_size(timedelta(milliseconds=50), grace=timedelta(milliseconds=30)).advance_by(timedelta(milliseconds=20))
+    found = grouped.windowed_by(window).aggregate(lambda: {"count": 0}, summary, store="windows", value_serde=serdes.json)
+    found.to_stream().map(lambda window, found: (f"{window}", found)).to("out", key_serde=STRING, value_serde=serdes.json)
+    return builder.build()
+
+
+def summaries() -> Topology:
+    builder = StreamsBuilder()
+    grouped = source(builder).group_by_key(key_serde=STRING, value_serde=STRING)
+    found = grouped.aggregate(lambda: {"count": 0}, summary, store="summaries", value_serde=serdes.json)
+    shown = found.to_stream().filter(lambda key, found: key != "b").map_values(failing_at_nine, name="shown")
+    shown.to("out", key_serde=STRING, value_serde=serdes.json)
+    return builder.build()
+
+
+def failing_at_nine(found: Any) -> Any:
+    if found is not None and found["count"] == 999:
+        raise RuntimeError("nine hundred and ninety-nine")
+    return found
+
+
 def aggregate_lengths() -> Topology:
     """An aggregator of the user's, with an initializer; sometimes deleted."""
     builder = StreamsBuilder()
@@ -155,13 +189,16 @@ def rows(count: int = 700, seed: int = 5) -> list[Row]:
 
 def put(rig: Rig, given: list[Row]) -> None:
     """Rows as they are, None too."""
-    (at,) = [at for at in rig.inputs if at.topic == "in"]
     first = rig._offsets.get("in", 0)
     rig._offsets["in"] = first + len(given)
+    put_into(rig.task, given, first)
+
+
+def put_into(task: StreamTask, given: list[Row], first: int = 5_000) -> None:
+    (at,) = [at for at in task.group.queues if at.topic == "in"]
     keys, values, timestamps, headers = (list(column) for column in zip(*given, strict=True))
     offsets = list(range(first, first + len(given)))
-    batch = RecordBatch(keys, values, timestamps, offsets, headers if any(headers) else None)
-    rig.task.add_records(at, batch)
+    task.add_records(at, RecordBatch(keys, values, timestamps, offsets, headers if any(headers) else None))
 
 
 def queue_of(rig: Rig) -> Any:
@@ -194,7 +231,7 @@ def by_entries(*arguments: Any, **options: Any) -> Any:
 
 TOPOLOGIES = [
     stateless, count, count_read_by_others, reduce_to_longest, total, windows, hopping, aggregate_lengths, rekeyed,
-    rekeyed_between_filters, through_an_entry,
+    rekeyed_between_filters, through_an_entry, hopping_summaries, summaries,
 ]  # fmt: skip
 
 
@@ -420,6 +457,7 @@ class Client:
 
     def __init__(self) -> None:
         self.sent: list[tuple[Any, ...]] = []
+        self.places: list[int] = []
         self.full = False
         self.calls = 0
 
@@ -432,6 +470,7 @@ class Client:
         if value == b"k=TOO LARGE":
             raise ValueError("too large")
         self.sent.append((topic, key, value, timestamp, headers))
+        self.places.append(place)
 
     def poll(self, seconds: float) -> None:
         """Room."""
@@ -460,6 +499,15 @@ def test_a_loop_that_calls_the_client_itself_sends_the_same() -> None:
     assert client.sent == [(topic, key, value, at or 1, headers or None) for topic, key, value, at, headers, _ in sent]
     (queue,) = task.group.queues.values()
     assert len(queue._fused.nodes) == 5  # type: ignore[attr-defined]
+
+
+def test_a_sink_below_a_change_of_key_runs_in_the_loop() -> None:
+    given = [(key, value, max(timestamp, 1), headers) for key, value, timestamp, headers in rows()]
+    client, task = sent_by(rekeyed_between_filters, given)
+    sent, *_ = by_entries(rekeyed_between_filters, given)
+    assert client.sent == [(topic, key, value, at, headers or None) for topic, key, value, at, headers, _ in sent]
+    (queue,) = task.group.queues.values()
+    assert not any(name.startswith("entry") for name in queue._fused.run.__code__.co_freevars)  # type: ignore[attr-defined]
 
 
 def test_a_record_that_the_client_does_not_take_is_told_with_its_source() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kstreams_repl import serdes
+from kstreams_repl.stores.cache_entry import NOTHING
 from kstreams_repl.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.stores.write_back_cache import WriteBackCache
 from kstreams_repl.topology.stores import StoreKind
@@ -146,7 +147,7 @@ def test_an_outlet_gets_the_bytes_that_forwarding_would_have_written(open_kind: 
                 assert key.writes_like(key_serde) and value is serdes.long
                 return lambda *columns: direct.extend(zip(*columns, strict=True))
 
-            opened.store.set_outlet(find)
+            opened.store.set_outlet(find, lambda: None)
         for offset, key in enumerate(("a", "b", "a", "ü")):
             if windowed:
                 put(opened, offset, key, (offset, 100 + offset), 100)
@@ -211,7 +212,7 @@ def test_a_slot_is_made_of_the_row_below_or_of_nothing(open_kind: Any) -> None:
     slot = cache.load(b"a")
     assert (slot.value, slot.at, cache.find(b"a")) == (1, 10, slot)
     nothing = cache.load(b"b")
-    assert nothing.value is cache.nothing and opened.store.get("b") is None
+    assert nothing.value is NOTHING and opened.store.get("b") is None
     put(opened, 2, "b", (5, 20))
     assert cache.find(b"b") is nothing and opened.store.get("b") == (5, 20)
     opened.store.flush()
