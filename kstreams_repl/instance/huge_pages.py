@@ -4,7 +4,8 @@ State is read at random: per record an index, a row, its values, each on a page 
 look up most of their addresses in memory first, twice in a virtual machine; with pages of 2 MiB its tables hold all of them.
 Counting on 100,000 keys became a fifth faster. Linux gives such pages on request (`transparent_hugepage` says ``madvise`` or
 ``always``), and Python does not request them. So a worker does, for its heap, again as it grows. It is a hint: where it is
-refused nothing changes. Moving 2 MiB takes up to 4 ms, so it is done in small steps.
+refused nothing changes. Moving 2 MiB takes up to 4 ms, so it is done in small steps, once per address: what is mapped there later
+gets large pages when it is first touched.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ SETTLED_RECORDS = 300_000
 """A worker makes no request before this many records: a short run would pay for the move without a benefit."""
 _SIZE = 1 << 21
 _ADVISE_HUGE, _COLLAPSE = 14, 25  # MADV_HUGEPAGE; MADV_COLLAPSE, since Linux 6.1
+_moved: set[int] = set()
+"""Addresses of large pages for which the kernel was asked to move what is there."""
 
 
 def use_huge_pages(seconds: float = 0.01) -> int:
-    """Move anonymous memory of this process to large pages, for at most `seconds`; memory already moved costs microseconds.
+    """Move anonymous memory of this process to large pages, for at most `seconds`.
 
     Returns:
         The number of bytes visited.
@@ -38,8 +41,11 @@ def use_huge_pages(seconds: float = 0.01) -> int:
         if advise(begin, end - begin, _ADVISE_HUGE) != 0:
             return total
         for address in range(begin, end, _SIZE):
-            advise(address, _SIZE, _COLLAPSE)  # existing pages; refused for pages never touched
             total += _SIZE
+            if address in _moved:
+                continue
+            _moved.add(address)
+            advise(address, _SIZE, _COLLAPSE)  # existing pages; refused for pages never touched
             if time.perf_counter() >= deadline:
                 return total
     return total

@@ -42,6 +42,8 @@ _MARKER_SECONDS = 0.004
 """At 20,000 records/s the acknowledgements of a commit took 21 ms (median) without this rest, 6 ms with 2 or 4, 5 ms with 8."""
 _FEW_RECORDS = 1_000
 """A commit at rest is followed by `_MARKER_SECONDS` if fewer records than this were processed since the one before."""
+_REPORT_SHARE, _REPORT_SECONDS = 50, 1.0
+"""A report that takes long, because the disk is busy, takes at most a fiftieth of the loop's time, but is made once a second."""
 _IMBALANCE = 20
 """A partition whose task cannot make progress is paused at this many times its soft bound, and resumed at half of that."""
 
@@ -123,7 +125,7 @@ class PollLoop:
                 return self._end(signal)
             if now >= next_report:
                 self._report(instance)
-                next_report = now + self._report_seconds
+                next_report = now + max(self._report_seconds, min(_REPORT_SHARE * (monotonic() - now), _REPORT_SECONDS))
                 if self._stateful and counters.records - paged_at >= EVERY_RECORDS:
                     paged_at = counters.records
                     use_huge_pages()
