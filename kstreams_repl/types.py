@@ -18,9 +18,9 @@ Outlet = Callable[[Sequence[bytes], Sequence[bytes | None], Sequence[int], Seque
 """(keys, values, timestamps, headers or None if no record has any): receives serialized records as columns."""
 
 
-RowLoop = Callable[[Sequence[Any], Sequence[Any], Sequence[int], Sequence[Any]], bool]
-"""(keys, new values, timestamps, entries of the cache): forwards a table's rows, all under the context of their entries. False: nothing
-was forwarded."""
+RowLoop = Callable[[Sequence[Any], Sequence[Any], Sequence[int], Sequence[Headers], Sequence[Any]], bool]
+"""(keys, new values, timestamps, headers, entries of the cache): forwards a table's rows, all under the context of their entries. False:
+nothing was forwarded."""
 
 
 class TopicPartition(NamedTuple):

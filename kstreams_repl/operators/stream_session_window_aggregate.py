@@ -48,7 +48,7 @@ class StreamSessionWindowAggregate(Operator):
     def build(self, node: NodeContext, forward: Process) -> Process:
         store, drop, record = node.store(self.store), node.drop, node.record
         store.index_by_key()
-        find, put, remove = store.find_sessions, store.put, store.remove
+        to_bytes, find, put = store.serialize_key, store.find_raw, store.put_raw
         initializer, aggregator, merger = self.initializer, self.aggregator, self.merger
         gap, lateness, send_old = self.gap_ms, self.gap_ms + self.grace_ms, self.send_old_values
         emit_closed: Callable[[int, Headers], None] | None = None
@@ -66,7 +66,10 @@ class StreamSessionWindowAggregate(Operator):
                     forward(key, (new, old, True), key[2], headers)
 
             forgets = store.forgets_headers
-            to_children = None if store.set_flush_listener(flushed, send_old) else alone
+            if not store.set_flush_listener(flushed, send_old):
+                to_children = alone
+            elif not send_old and (loop := node.row_loop()) is not None:
+                store.set_row_loop(loop)
         stored = as_stored(lambda *window: (store.fetch_session(*window),), initializer)
         time = StreamTime(node, self.store)
 
@@ -75,33 +78,31 @@ class StreamSessionWindowAggregate(Operator):
                 time.now = timestamp
                 if emit_closed is not None:
                     emit_closed(timestamp - lateness, headers)
+            data = to_bytes(key)
             aggregate = initializer()
             start = end = timestamp
-            merged = []
-            for session in find(key, timestamp - gap, timestamp + gap):
-                merged.append(session)
-                window, part = session
+            merged = find(data, timestamp - gap, timestamp + gap)
+            for first, last, part in merged:
                 aggregate = merger(key, aggregate, part)
-                if window[1] < start:
-                    start = window[1]
-                if window[2] > end:
-                    end = window[2]
+                if first < start:
+                    start = first
+                if last > end:
+                    end = last
             if end < time.now - lateness:
                 drop("expired window")
                 return
             record.timestamp, record.headers = timestamp, headers
             if start != timestamp or end != timestamp:
-                for window, part in merged:
+                for first, last, part in merged:
                     if to_children is not None and send_old:
-                        part = stored(part, *window)
-                    remove(window)
+                        part = stored(part, key, first, last)
+                    put(data, first, last, None)
                     if to_children is not None:
-                        to_children(window, (None, part if send_old else None, True), window[2], [])
+                        to_children(Windowed(key, first, last), (None, part if send_old else None, True), last, [])
             aggregate = aggregator(key, value, aggregate)
-            window = Windowed(key, start, end)
-            put(window, aggregate)
+            put(data, start, end, aggregate)
             if to_children is not None:
-                to_children(window, (aggregate, None, True), end, [])
+                to_children(Windowed(key, start, end), (aggregate, None, True), end, [])
 
         def close_all() -> None:
             ends = [window[2] for window, _ in store.find_closed(max(0, time.now - lateness), _END_OF_TIME)]

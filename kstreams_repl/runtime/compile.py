@@ -23,7 +23,7 @@ from kstreams_repl.runtime.sinks import build_outlet, build_sink
 from kstreams_repl.runtime.task_context import TaskServices
 from kstreams_repl.runtime.task_threads import PARALLEL
 from kstreams_repl.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
-from kstreams_repl.types import Outlet, RowLoop
+from kstreams_repl.types import Headers, Outlet, RowLoop
 
 Guard = Callable[[str, Process], Process]
 """Wraps a node's entry (for processing exception handlers other than "fail")."""
@@ -119,12 +119,13 @@ class TaskNode:
         counter, watched = self.task.counts.counter(self.name), self.task.points.watched
         assert counter is not None, f"{self.name} forwards rows of a store"
 
-        def forward_rows(keys: Sequence[Any], values: Sequence[Any], timestamps: Sequence[int], entries: Sequence[Any]) -> bool:
+        def forward_rows(
+            keys: Sequence[Any], values: Sequence[Any], timestamps: Sequence[int], headers: Sequence[Headers], entries: Sequence[Any]
+        ) -> bool:
             if watched():
                 return False
             changes = list(zip(values, repeat(None), repeat(True)))  # noqa: B905
-            offsets, headers = [entry.offset for entry in entries], [entry.headers for entry in entries]
-            run(keys, changes, (), timestamps, offsets, headers, entries, ())
+            run(keys, changes, (), timestamps, [entry.offset for entry in entries], headers, entries, ())
             counter[0] += len(keys)
             return True
 

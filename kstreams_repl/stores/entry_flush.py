@@ -170,7 +170,7 @@ class EntryFlush:
         context = self._context
         with context.replace(context.snapshot()):
             ((context.topic, context.partition),) = partitions
-            return self.loop(keys, values, timestamps, leaving)
+            return self.loop(keys, values, timestamps, [slot.headers for slot in leaving], leaving)
 
     def _forward(self, leaving: list[CacheEntry], old_of: Callable[[bytes], Any] | None, listener: EntryListener) -> None:
         context, with_context, item = self._context, self.with_context, self.item

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, ClassVar, Protocol
 
 from kstreams_repl.serdes import Serde
@@ -14,6 +15,9 @@ from kstreams_repl.stores.key_index import KeyIndex, Suffix
 from kstreams_repl.stores.object_store import StoredObjects
 from kstreams_repl.stores.segments import PREFIX_SIZE, SegmentedRows
 from kstreams_repl.stores.typed_store import LONG, MAX_LONG, TypedStore
+from kstreams_repl.types import Windowed
+
+make_windowed: Callable[[tuple[Any, int, int]], Windowed] = partial(tuple.__new__, Windowed)
 
 
 class _ExpiringRows(Protocol):

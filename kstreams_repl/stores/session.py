@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kstreams_repl.serdes import Serde
 from kstreams_repl.stores.api import FlushListener
 from kstreams_repl.stores.engine.base import after
-from kstreams_repl.stores.indexed_store import SegmentedStore
+from kstreams_repl.stores.indexed_store import SegmentedStore, make_windowed
 from kstreams_repl.stores.object_store import StoredObjects
 from kstreams_repl.stores.segments import PREFIX_SIZE, SegmentedRows
 from kstreams_repl.stores.typed_store import LONG, MAX_LONG
 from kstreams_repl.stores.write_back_cache import WriteBackCache
-from kstreams_repl.types import Windowed
+from kstreams_repl.types import Headers, RowLoop, Windowed
 
 _SUFFIX = struct.Struct(">qq")
 SUFFIX_SIZE = 16
@@ -33,7 +33,8 @@ class Session(SegmentedStore):
 
     def __init__(self, name: str, objects: StoredObjects, rows: SegmentedRows, key_serde: Serde, *, persistent: bool) -> None:
         super().__init__(name, objects, rows, key_serde, persistent=persistent)
-        self._notes_times = isinstance(objects, WriteBackCache)
+        self._cached = objects if isinstance(objects, WriteBackCache) else None
+        self._notes_times = self._cached is not None
 
     def put(self, session_key: Windowed, aggregate: Any) -> None:
         self.put_raw(self._bytes(session_key[0]), session_key[1], session_key[2], aggregate)
@@ -158,3 +159,22 @@ class Session(SegmentedStore):
             listener(Windowed(from_bytes(physical[PREFIX_SIZE:at]), start, end), new, old, end, headers)
 
         return self._objects.set_flush_listener(entry_leaves, send_old_values)
+
+    def set_row_loop(self, loop: RowLoop) -> None:
+        """Forward flushed sessions together, if the store is cached: with the times of their ends, as the listener does."""
+        forgets = self.forgets_headers
+
+        def forward(
+            keys: Sequence[Any], values: Sequence[Any], timestamps: Sequence[int], headers: Sequence[Headers], entries: Sequence[Any]
+        ) -> bool:
+            return loop(keys, values, [key[2] for key in keys], [[] for _ in keys] if forgets else headers, entries)
+
+        if self._cached is not None:
+            self._cached.set_row_loop(self._windows_of, forward)
+
+    def _windows_of(self, keys: Sequence[bytes]) -> list[Windowed]:
+        """Return the windowed keys of physical keys."""
+        from_bytes, unpack, size = self._key.deserialize, _SUFFIX.unpack, SUFFIX_SIZE
+        times = [unpack(key[-size:]) for key in keys]
+        plain = [from_bytes(key[PREFIX_SIZE:-size]) for key in keys]
+        return [make_windowed((key, start, end)) for key, (end, start) in zip(plain, times, strict=True)]

@@ -9,7 +9,6 @@ import struct
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Column
-from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -17,7 +16,7 @@ from kstreams_repl.serdes import Serde, time_windowed
 from kstreams_repl.stores.api import FindOutlet, FindRowLoop, FlushListener
 from kstreams_repl.stores.cache_entry import CacheEntry
 from kstreams_repl.stores.engine.base import Environment, after
-from kstreams_repl.stores.indexed_store import SegmentedStore
+from kstreams_repl.stores.indexed_store import SegmentedStore, make_windowed
 from kstreams_repl.stores.object_store import StoredObjects, WriteBackObjects
 from kstreams_repl.stores.segments import PREFIX_SIZE, SegmentedRows
 from kstreams_repl.stores.typed_store import LONG, MAX_LONG
@@ -31,7 +30,6 @@ _WINDOWED_KEY: Callable[[bytes], bytes] = itemgetter(slice(PREFIX_SIZE, -4))
 """The part of a physical key with the key and the window's start: the form in which windowed keys are written to topics."""
 _PLAIN_KEY: Callable[[bytes], bytes] = itemgetter(slice(PREFIX_SIZE, -SUFFIX_SIZE))
 _START: Callable[[bytes], bytes] = itemgetter(slice(-SUFFIX_SIZE, -4))
-_make_windowed: Callable[[tuple[Any, int, int]], Windowed] = partial(tuple.__new__, Windowed)
 _KNOWN_WINDOWS = 256
 
 
@@ -301,7 +299,7 @@ class Window(WindowReads, SegmentedStore):
         size, last = self.window_size_ms, MAX_LONG - self.window_size_ms
         ends = [start + size if start < last else MAX_LONG for start in starts]
         plain = map(self._key.deserialize, map(_PLAIN_KEY, keys))
-        return list(map(_make_windowed, zip(plain, starts, ends, strict=True)))
+        return list(map(make_windowed, zip(plain, starts, ends, strict=True)))
 
     def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> bool:
         windowed, timestamped, unpack_from = self._windowed, self.timestamped, LONG.unpack_from

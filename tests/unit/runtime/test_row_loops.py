@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl import StreamsBuilder, TimeWindows, serdes
+from kstreams_repl import SessionWindows, StreamsBuilder, TimeWindows, serdes
 from kstreams_repl.errors import StreamsProcessingError
 from kstreams_repl.kafka.partitioning import partitioner
 from kstreams_repl.runtime import compile as compile_module
@@ -26,7 +26,17 @@ from tests.unit.runtime.test_loop_codegen import (
 )
 
 
-@pytest.mark.parametrize("make", [hopping_summaries, summaries, count_read_by_others])
+def sessions() -> Topology:
+    """Sessions that grow, so that most flushes have tombstones."""
+    builder = StreamsBuilder()
+    grouped = builder.stream("in", key_serde=STRING, value_serde=STRING).group_by_key(key_serde=STRING, value_serde=STRING)
+    counts = grouped.windowed_by(SessionWindows.of_inactivity_gap(30, grace=50)).count(store="sessions")
+    shown = counts.to_stream().map(lambda window, found: (f"{window}", found))
+    shown.to("out", key_serde=STRING, value_serde=serdes.long)
+    return builder.build()
+
+
+@pytest.mark.parametrize("make", [hopping_summaries, summaries, count_read_by_others, sessions])
 def test_rows_that_leave_a_cache_in_a_loop_are_those_that_leave_one_by_one(
     make: Callable[[], Topology], monkeypatch: pytest.MonkeyPatch
 ) -> None:
