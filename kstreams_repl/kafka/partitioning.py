@@ -131,7 +131,7 @@ def partitioner(partitions: int) -> Callable[[bytes], int]:
 
 
 def partitioner_of_columns(partitions: int) -> Callable[[Sequence[bytes]], list[int]]:
-    """Return the same as `partitioner` for a column of keys; only keys that are not cached cost a call."""
+    """Return the same as `partitioner` for a column of keys; those that are not cached are hashed together."""
     if partitions == 1:
         return lambda keys: [0] * len(keys)
     seen: dict[bytes, int] = {}
@@ -142,10 +142,10 @@ def partitioner_of_columns(partitions: int) -> Callable[[Sequence[bytes]], list[
         if None in places:
             if len(seen) >= MEMO_LIMIT:
                 seen.clear()
-            for at, place in enumerate(places):
-                if place is None:
-                    key = keys[at]
-                    places[at] = seen[key] = (murmur2(key) & 0x7FFFFFFF) % partitions
+            where = [at for at, place in enumerate(places) if place is None]
+            missing = [keys[at] for at in where]
+            for at, key, place in zip(where, missing, partitions_for_keys(missing, partitions), strict=True):
+                places[at] = seen[key] = place
         return places  # type: ignore[return-value]
 
     return partitions_of
