@@ -78,10 +78,11 @@ class StreamWindowAggregate(Operator):
                 if closer is not None and timestamp - grace >= closer.next_close:
                     closer.emit(timestamp - grace, headers)
             data = to_bytes(key)
+            closed = 0 if time is None else time.now - grace - size
             for start in (
                 (earliest,) if unlimited else _starts(timestamp, size, advance) if hopping else (timestamp - timestamp % size,)
             ):
-                if time is not None and start + size <= time.now - grace:
+                if time is not None and start <= closed:
                     drop("expired window")
                     continue
                 slot = None
