@@ -126,7 +126,7 @@ class WriteBackCache:
 
         self._leave_contexts_out = leave_contexts_out
         freeze, decode, deferrable, timestamped = self._freeze, self._codec.decode, self._codec.deferrable, self._codec.timestamped
-        thaw, data_of = self.thaw, self._codec.log_value
+        thaw, data_of, time_of, lazy = self.thaw, self._codec.log_value, self._codec.log_timestamp, self._codec.serde.layout is None
 
         light, texts, written = deferrable - self._bytes.texts, self._bytes.texts, self._bytes.written
         most, capacity, settle, nothing = 2 * self._capacity, self._capacity, self._settle, NOTHING
@@ -144,6 +144,8 @@ class WriteBackCache:
             stored = read(key)
             if stored is None:
                 return keep(key, nothing, 0)
+            if lazy:  # the value is read when an operator needs it
+                return keep(key, frozen(data_of(stored)), time_of(stored, 0))
             item = decode(stored)
             value, at = item if timestamped else (item, 0)
             return keep(key, value if type(value) in deferrable else frozen(data_of(stored)), at)
