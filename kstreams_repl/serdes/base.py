@@ -50,6 +50,7 @@ class Serde:
         record_schema: the schema of its dicts: the name of the format (avro, protobuf, json_schema), the text, and the name of a
             Protobuf message if it is not the first; None: it has none, or does not know it.
         reads_header_ids: whether its bytes begin with a schema id, which a record may have in a header instead (`header_ids`).
+        odd_writes: how many values were written to bytes that may not be canonical; None: that is not counted, any may be.
         header_id_size: serialized bytes -> how many at their beginning are a schema id to send in a header; None: it writes none there.
 
     Example:
@@ -73,6 +74,7 @@ class Serde:
         "record_schema",
         "reads_header_ids",
         "header_id_size",
+        "odd_writes",
         "_recipe",
         "_bind",
         "_builtin",
@@ -98,6 +100,7 @@ class Serde:
         record_schema: tuple[str, ...] | None = None,
         reads_header_ids: bool = False,
         header_id_size: Callable[[bytes], int] | None = None,
+        odd_writes: list[int] | None = None,
     ) -> None:
         self.name = name
         self.serialize: Serializer = serialize if none_safe else _skip_none(serialize)
@@ -113,6 +116,7 @@ class Serde:
         self.record_schema = record_schema
         self.reads_header_ids = reads_header_ids
         self.header_id_size = header_id_size
+        self.odd_writes = odd_writes
         self._recipe = recipe
         self._bind = bind
         self._builtin = False

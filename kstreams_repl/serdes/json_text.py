@@ -21,6 +21,8 @@ from kstreams_repl.serdes.base import Serde, wrong_bytes
 _dumps = orjson.dumps
 _loads = orjson.loads
 _LARGE = 2.0**63
+_odd_writes = [0]
+"""How many values were written by `_serialize_odd`; what orjson writes is what it writes again after reading it."""
 
 
 def _serialize(value: Any) -> bytes | None:
@@ -41,6 +43,7 @@ def _serialize(value: Any) -> bytes | None:
 
 def _serialize_odd(value: Any) -> bytes:
     """Serialize what orjson cannot: integers over 64 bits, keys that are not text, lone surrogates."""
+    _odd_writes[0] += 1
     try:
         text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=True)
         if "NaN" in text or "Infinity" in text:
@@ -112,6 +115,7 @@ JSON = Serde(
     name="json",
     passthrough=True,
     canonical=_canonical,
+    odd_writes=_odd_writes,
     immutable=(int, str, bool, float),
     none_safe=True,
     deserialize_many=_deserialize_many,

@@ -39,7 +39,8 @@ class EntryFlush:
     """
 
     __slots__ = (
-        "listener", "outlet", "with_context", "keys_of", "loop", "_send_old_values", "_rows", "_write_many", "_codec", "_context",
+        "listener", "outlet", "with_context", "keys_of", "loop", "_send_old_values", "_odd_writes", "_rows", "_write_many", "_codec",
+        "_context",
     )  # fmt: skip
 
     def __init__(self, rows: Rows, codec: Codec, changelog: Changelog, record_context: Any) -> None:
@@ -48,11 +49,17 @@ class EntryFlush:
         self._codec = codec
         self._context = record_context
         self._send_old_values = False
+        self._odd_writes = self._count_odd_writes()
+        """At the last flush: all values that leave were written since."""
         self.listener: EntryListener | None = None
         self.outlet: Outlet | None = None
         self.loop: RowLoop | None = None
         self.keys_of: Callable[[list[bytes]], list[Any]] = list
         self.with_context = True
+
+    def _count_odd_writes(self) -> int | None:
+        odd = self._codec.serde.odd_writes
+        return None if odd is None else odd[0]
 
     def listen(self, listener: EntryListener, send_old_values: bool) -> None:
         self.listener, self._send_old_values = listener, send_old_values
@@ -61,8 +68,11 @@ class EntryFlush:
         """Return the entries as columns; None if the serde serializes a value to None, or if one of those that are frozen is a deletion
         or has bytes that would be written differently after reading them.
         """
+        before, self._odd_writes = self._odd_writes, self._count_odd_writes()
+        if any(slot.value.data is None for slot in frozen):
+            return None
         canonical = self._codec.serde.canonical
-        if not all(slot.value.data is not None and canonical(slot.value.data) for slot in frozen):
+        if (before is None or before != self._odd_writes) and not all(canonical(slot.value.data) for slot in frozen):
             return None
         timestamps = [slot.at for slot in leaving]
         stored, logged = self._encode(leaving, frozen, timestamps)
