@@ -32,11 +32,13 @@ class Direct(NamedTuple):
         produce: (topic, value, key, partition or -1, None, None, timestamp[, headers]).
         refused: (error, key, value, timestamp, headers, partition or -1): call it when `produce` raised.
         earliest: the timestamp to pass instead of 0.
+        copies: `produce` copies key and value.
     """
 
     produce: Callable[..., None]
     refused: Callable[[Exception, bytes | None, bytes | None, int, Headers, int], None]
     earliest: int = 0
+    copies: bool = False
 
 
 class Site(Protocol):

@@ -14,7 +14,7 @@ from kstreams_repl.runtime.collector import Direct, RowSink, Send, placing, send
 from kstreams_repl.runtime.handlers import ErrorContext, Response, ask, resolve
 from kstreams_repl.runtime.task_context import TaskServices
 from kstreams_repl.runtime.user_error import user_line
-from kstreams_repl.serdes.base import Serde
+from kstreams_repl.serdes.base import Serde, to_send
 from kstreams_repl.serdes.header_ids import on_the_wire, sends_ids
 from kstreams_repl.topology.nodes import SinkNode
 from kstreams_repl.topology.table_files import TableFiles
@@ -65,11 +65,11 @@ def build_sink(node: SinkNode, context: NodeContext, services: TaskServices) -> 
     topic = services.real_topic(node.topic)
     find = getattr(services.collector, "direct", None)
     client: Direct | None = None if find is None else find(topic, site)
-    produce, refused, earliest = (None, None, 0) if client is None else client
+    produce, refused, earliest, copies = (None, None, 0, False) if client is None else client
     if sends_ids(key_serde, value_serde):
-        produce = refused = None
+        produce, refused, copies = None, None, False
     send, partition = _with_header_ids(services.collector.sender(topic, site), services.collector.partition_of, key_serde, value_serde)
-    to_key, to_value = key_serde.serialize, value_serde.serialize
+    to_key, to_value = key_serde.serialize, to_send(value_serde.serialize) if copies else value_serde.serialize
 
     def sink(key: Any, value: Any, timestamp: int, headers: Any) -> None:
         try:

@@ -217,6 +217,12 @@ def _skip_none(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return call
 
 
+def to_send(serialize: Serializer) -> Serializer:
+    """Return a serde's `serialize` for a caller that copies the bytes at once, as a Kafka client does."""
+    found: Serializer = getattr(serialize, "to_send", serialize)
+    return found
+
+
 def of_values(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return a serde's `serialize` or `deserialize` for values that are never None."""
     found: Callable[[Any], Any] = getattr(function, "of_values", function)

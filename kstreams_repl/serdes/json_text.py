@@ -26,10 +26,21 @@ _odd_writes = [0]
 
 
 def _serialize(value: Any) -> bytes | None:
+    if value is not None:
+        try:
+            data = _dumps(value)
+            if data != b"null":
+                return b"%b" % data  # a copy, because orjson 3.13 leaves its buffer of 4 KiB or more in each result
+        except TypeError:
+            return _serialize_odd(value)
+    return _serialize_to_send(value)
+
+
+def _serialize_to_send(value: Any) -> bytes | None:
     if value is None:
         return None
     try:
-        data = b"%b" % _dumps(value)  # a copy, because orjson 3.13 leaves its buffer of 4 KiB or more in each result
+        data = _dumps(value)
         if data != b"null" or type(value) is not float:
             return data
     except TypeError:
@@ -39,6 +50,9 @@ def _serialize(value: Any) -> bytes | None:
         hint="give it the double serde (serdes.double), or map it to None or a text first",
         serde="json",
     )
+
+
+_serialize.to_send = _serialize_to_send  # type: ignore[attr-defined]
 
 
 def _serialize_odd(value: Any) -> bytes:

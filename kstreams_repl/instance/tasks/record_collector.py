@@ -128,7 +128,7 @@ class KafkaRecordCollector:
             at = None if partition == _ANY_PARTITION else partition
             self.errors.produce_failed(error, topic, site, key, value, timestamp, headers, at)
 
-        return Direct(self._producer.produce, failed, earliest=1)
+        return Direct(self._producer.produce, failed, earliest=1, copies=True)
 
     def rows(
         self, node: str, table: TableFiles, partition: int, misfit: Misfit, context: Callable[[], Any] | None = None

@@ -6,6 +6,7 @@ import json
 import pickle
 import sys
 import tracemalloc
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from kstreams_repl import serdes
 from kstreams_repl.errors import ConfigError, SerializationError
 from kstreams_repl.serdes import Serde
+from kstreams_repl.serdes.base import to_send
 from kstreams_repl.stores.codec import Codec
 from kstreams_repl.types import Windowed
 
@@ -182,3 +184,16 @@ def test_the_size_of_windows_may_be_a_timedelta() -> None:
 def test_windows_of_no_size_are_refused(size: Any) -> None:
     with pytest.raises(ConfigError, match="the window size must be"):
         serdes.time_windowed("string", size)
+
+
+@pytest.mark.parametrize("value", [None, {"a": [1, None]}, "text", 1.5, 2**80, {1: 2}, {"t": "\ud800"}, float("nan")])
+def test_json_for_a_client_is_written_as_for_a_store(value: object) -> None:
+    def written(serialize: Callable[[object], bytes | None]) -> object:
+        try:
+            return serialize(value)
+        except SerializationError as error:
+            return str(error)
+
+    assert to_send(serdes.json.serialize) is not serdes.json.serialize
+    assert written(to_send(serdes.json.serialize)) == written(serdes.json.serialize)
+    assert to_send(serdes.string.serialize) is serdes.string.serialize
