@@ -13,12 +13,14 @@ from kstreams_repl.kafka.partitioning import partitioner
 from kstreams_repl.runtime import compile as compile_module
 from kstreams_repl.serdes import time_windowed
 from kstreams_repl.stores.entry_flush import EntryFlush
+from kstreams_repl.stores.write_back_cache import WriteBackCache
 from kstreams_repl.topology.topology import Topology
 from tests.unit.runtime.test_loop_codegen import (
     STRING,
     Seen,
     count_read_by_others,
     hopping_summaries,
+    outcome,
     put_into,
     rows,
     sent_by,
@@ -58,6 +60,20 @@ def test_rows_that_leave_a_cache_in_a_loop_are_those_that_leave_one_by_one(
     monkeypatch.setattr(compile_module, "fuse_rows", lambda *arguments: None)
     assert run() == together
     assert with_loops == 0 < len(ran)
+
+
+@pytest.mark.parametrize("capacity", [100_000, 2])
+@pytest.mark.parametrize("make", [hopping_summaries, summaries, sessions])
+def test_a_cache_changes_neither_rows_nor_drops_nor_last_results(
+    make: Callable[[], Topology], capacity: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def seen(cache: int) -> Any:
+        sent, dropped, _, stores = outcome(make, rows(seed=40), {"statestore.cache.max.bytes": cache}, piece=70, threshold=1)
+        last = {key: value for topic, key, value, *_ in sent if topic == "out"}
+        return {key: value for key, value in last.items() if value not in (None, b"null")}, dropped, stores
+
+    monkeypatch.setitem(WriteBackCache.__init__.__kwdefaults__, "capacity", capacity)
+    assert seen(1_000_000) == seen(0)
 
 
 def noting(ran: list[int], method: Any) -> Any:
