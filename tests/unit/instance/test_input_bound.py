@@ -85,7 +85,9 @@ def test_a_join_gets_the_side_it_waits_for_when_the_other_side_has_filled_the_bu
     client = Client(*(rows("a", 2, size=MB, start=2 * poll) for poll in range(20)), *late)
     instance = instance_of(passing("a", "b"), client, input_buffer_max_bytes=8 * MB)
     assert run(instance, 40, loop) <= 10 * MB
-    assert set(client.pauses) == {TopicPartition("a", 0)} and not client.paused
+    assert TopicPartition("a", 0) in client.pauses and not client.paused
+    if loop is PollLoop:  # a thread that starts late may let the second side fill its share, too
+        assert set(client.pauses) == {TopicPartition("a", 0)}
 
 
 def test_small_records_meet_the_bound_in_records_first() -> None:
