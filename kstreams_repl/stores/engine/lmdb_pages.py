@@ -26,6 +26,10 @@ _NODE = struct.Struct("=HHHH")
 _BRANCH, _LEAF, _BIG = 1, 2, 1
 _NO_PAGE = (1 << 64) - 1
 _MOST_DEPTH = 32
+_TRANSACTION = struct.Struct("=Q")
+
+FreeLists = dict[int, "array[int]"]
+"""The free pages by the transaction that freed them."""
 
 
 class NotPagesError(ValueError):
@@ -107,15 +111,23 @@ class PageFile:
         Raises:
             NotPagesError: the tree of free pages is damaged.
         """
-        free: set[int] = set()
+        return pages_of(self.free_lists(meta))
+
+    def free_lists(self, meta: Meta) -> FreeLists:
+        """Return the pages that are free as of that commit, by the transaction that freed them.
+
+        Raises:
+            NotPagesError: the tree of free pages is damaged.
+        """
+        found: FreeLists = {}
         try:
             if meta.free_root != _NO_PAGE:
-                self._collect(meta.free_root, free, 0)
+                self._collect(meta.free_root, found, 0)
         except struct.error as error:
             raise NotPagesError("its tree of free pages is damaged") from error
-        return free
+        return found
 
-    def _collect(self, number: int, free: set[int], depth: int) -> None:
+    def _collect(self, number: int, found: FreeLists, depth: int) -> None:
         page = self.page(number)
         stored_number, flags, lower, _ = _HEADER.unpack_from(page)
         if stored_number != number or depth > _MOST_DEPTH or not 16 <= lower <= self.page_size:
@@ -124,22 +136,39 @@ class PageFile:
             node = page[at] | page[at + 1] << 8
             low, high, node_flags, key_size = _NODE.unpack_from(page, node)
             if flags & _BRANCH:
-                self._collect(low | high << 16 | node_flags << 32, free, depth + 1)
+                self._collect(low | high << 16 | node_flags << 32, found, depth + 1)
             elif flags & _LEAF:
                 size, start = low | high << 16, node + 8 + key_size
+                (transaction,) = _TRANSACTION.unpack_from(page, node + 8)
                 if node_flags & _BIG:
                     first = struct.unpack_from("=Q", page, start)[0] * self.page_size + 16
-                    self._take(self.view[first : first + size], free)
+                    found[transaction] = _listed(self.view[first : first + size])
                 else:
-                    self._take(page[start : start + size], free)
+                    found[transaction] = _listed(page[start : start + size])
             else:
                 raise NotPagesError("its tree of free pages is damaged")
 
-    def _take(self, data: memoryview, free: set[int]) -> None:
-        numbers = array("Q")
-        if len(data) % 8:
-            raise NotPagesError("its tree of free pages is damaged")
-        numbers.frombytes(data)
-        if not numbers or numbers[0] > len(numbers) - 1:
-            raise NotPagesError("its tree of free pages is damaged")
-        free.update(numbers[1 : 1 + numbers[0]])
+
+def _listed(data: memoryview) -> array[int]:
+    numbers = array("Q")
+    if len(data) % 8:
+        raise NotPagesError("its tree of free pages is damaged")
+    numbers.frombytes(data)
+    if not numbers or numbers[0] > len(numbers) - 1:
+        raise NotPagesError("its tree of free pages is damaged")
+    return numbers[1 : 1 + numbers[0]]
+
+
+def pages_of(lists: FreeLists) -> set[int]:
+    """Return all pages of these lists."""
+    return set().union(*lists.values())
+
+
+def changed_pages(before: FreeLists, after: FreeLists) -> tuple[set[int], set[int]]:
+    """Return the pages that are only in the lists of one commit, and those that are only in the lists of a later one.
+
+    Only lists that differ become numbers: a small commit changes two of them, and 80,000 free pages as numbers cost it 6 ms.
+    """
+    changed = [transaction for transaction in before.keys() | after.keys() if before.get(transaction) != after.get(transaction)]
+    old, new = (pages_of({each: lists[each] for each in changed if each in lists}) for lists in (before, after))
+    return old - new, new - old

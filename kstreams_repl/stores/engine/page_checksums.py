@@ -20,13 +20,13 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from kstreams_repl.stores.engine.failures import corrupted
-from kstreams_repl.stores.engine.lmdb_pages import NotPagesError, PageFile
+from kstreams_repl.stores.engine.lmdb_pages import FreeLists, NotPagesError, PageFile, changed_pages, pages_of
 
 BUDGET = 2048
 """Pages to checksum per commit; takes about 2 ms."""
 _SPARE = 256
 """How many of these may be pages of earlier commits that have no checksum yet."""
-_MOST_FREE = 100_000
+_MOST_FREE = 250_000
 """Above this number of free pages, the pages of a commit are not determined, because comparing the lists costs too much."""
 _DATA, _SEAL, _FORMER = "data.mdb", "data.pages", "data.crc32"
 _HEADER = struct.Struct("=8sIIQI")
@@ -167,6 +167,7 @@ class PageSeal:
         self._transaction = 0
         self._sums = array("I")
         self._free: set[int] = set()
+        self._lists: FreeLists = {}
         self._last_page = -1
         self._file_complete = True
         self._next = 0
@@ -181,7 +182,8 @@ class PageSeal:
         if known is not None and known[0] == self._pages.page_size and known[1] in (newest.transaction, before.transaction):
             sealed = newest if known[1] == newest.transaction else before
             self._sums, self._transaction = known[2], known[1]
-            self._free, self._last_page = self._pages.free_pages(sealed), sealed.last_page
+            self._lists, self._last_page = self._pages.free_lists(sealed), sealed.last_page
+            self._free = pages_of(self._lists)
         self.follow()
 
     def follow(self) -> None:
@@ -229,19 +231,22 @@ class PageSeal:
         if newest.transaction == self._transaction:
             return
         followed = newest.transaction == self._transaction + 1 and len(self._free) < _MOST_FREE
-        free = pages.free_pages(newest)
+        lists = pages.free_lists(newest)
         end = newest.last_page + 1
         if len(self._sums) < end:
             self._sums.extend([UNKNOWN] * (end - len(self._sums)))
         written: list[int] = []
         if followed:
-            written = [*(self._free - free), *range(self._last_page + 1, end)]
+            taken, freed = changed_pages(self._lists, lists)
+            self._free |= freed
+            self._free -= taken
+            written = [*taken, *range(self._last_page + 1, end)]
             for number in written[BUDGET:]:
                 self._sums[number] = UNKNOWN
         else:
-            self._sums, self._next = array("I", bytes(4 * end)), 2
+            self._sums, self._next, self._free = array("I", bytes(4 * end)), 2, pages_of(lists)
         spare = min(_SPARE, max(0, BUDGET - len(written)))
-        self._free, self._last_page, self._transaction = free, newest.last_page, newest.transaction
+        self._lists, self._last_page, self._transaction = lists, newest.last_page, newest.transaction
         self._file_complete = self._file_complete and followed
         self._seal(pages, [0, 1, *written[:BUDGET], *self._unknown(spare)], written[BUDGET:])
         self._write_header()

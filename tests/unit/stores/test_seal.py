@@ -184,3 +184,18 @@ def test_pages_given_back_within_their_transaction_may_be_missing_at_the_end_and
     os.truncate(data, max(used) * pages.page_size)
     with pytest.raises(TaskCorruptedError):
         page_checksums.check_head(str(tmp_path))
+
+
+def test_free_pages_followed_from_commit_to_commit_are_those_of_the_file(tmp_path: Path) -> None:
+    dice, environment = random.Random(1), opened(tmp_path / "e")
+    environment.restore("e", [b"%06d" % i for i in range(40_000)], [b"v" * 50] * 40_000)
+    engine, pages = environment.engine("e"), PageFile(str(tmp_path / "e" / "data.mdb"))
+    for commit, rows in enumerate([3_000, 3_000, 1, 20, 1, 3_000, 1, 1, 20, 3_000, 300, 1]):
+        for _ in range(rows):
+            engine.put(b"%06d" % dice.randrange(40_000), b"w" * 50)
+        environment.commit({}, commit)
+        pages.refresh()
+        assert environment._seal._free == pages.free_pages(pages.metas()[0])
+    assert len(environment._seal._free) > 500
+    pages.close()
+    environment.close()
