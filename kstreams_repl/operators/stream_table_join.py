@@ -107,8 +107,11 @@ def lookup_join(
     as_of: bool = False,
 ) -> Process:
     """Return the entry that joins a record with the row of its mapped key, at its time if `as_of`."""
-    get: Any = table.build_as_of(node) if as_of else table.build(node)
     drop = node.drop
+    store = node.store(table.store) if isinstance(table, StoreGetter) and key_of is own_key and not as_of else None
+    if store is not None and getattr(store, "cached", None) is not None:
+        return _join_entries(node, forward, store, join, left)
+    get: Any = table.build_as_of(node) if as_of else table.build(node)
 
     def stream_table_join(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         mapped = key_of(key, value)
@@ -123,3 +126,34 @@ def lookup_join(
 
     quick = {"get"} if isinstance(table, StoreGetter) else set()
     return kernel(node, stream_table_join, calls={"join", "key_of"}, quick=quick)
+
+
+def _join_entries(node: NodeContext, forward: Process, store: Any, join: Joiner, left: bool) -> Process:
+    """Return the entry of a join by the record's own key with a cached table: it reads the row's slot by the key's bytes, which a loop has
+    already, so the key need not be read.
+    """
+    drop, to_bytes, read, refuse, cache = node.drop, store.serialize_key, store.get_raw, store.get, store.cached
+    find, frozen, thaw = cache.find, cache.frozen, cache.thaw
+
+    def below(data: bytes | None) -> Any:
+        row = refuse(None) if data is None else read(data)
+        return None if row is None else row[0]
+
+    def stream_table_join(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        if value is None or (key is None and not left):
+            drop("null join key or value")
+            return
+        data = to_bytes(key)
+        slot = find(data)
+        if slot is None:
+            row = None if left and key is None else below(data)
+        else:
+            row = slot.value
+            if type(row) is frozen:
+                row = None if row.data is None else thaw(row.data)
+        if row is not None:
+            forward(key, join(key, value, row), timestamp, headers)
+        elif left:
+            forward(key, join(key, value, None), timestamp, headers)
+
+    return kernel(node, stream_table_join, calls={"join"}, quick={"find", "below", "thaw"}, store=store)

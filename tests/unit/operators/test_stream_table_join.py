@@ -5,14 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from kstreams_repl import StreamsBuilder
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.operators.stream_global_table_join import StreamGlobalTableJoin
 from kstreams_repl.operators.stream_table_join import StreamTableJoin
 from kstreams_repl.operators.table_source import TableSource
 from kstreams_repl.operators.value_getters import StoreGetter, StoreKindRead
+from kstreams_repl.stores import write_back_cache
 from kstreams_repl.topology.stores import StoreKind
 from tests.unit.operators.harness import Bench
+from tests.unit.runtime.rig import Rig
 
 
 def _pair(value: Any, row: Any) -> str:
@@ -139,3 +144,31 @@ def test_a_null_mapped_key_is_dropped_by_an_inner_join_and_joins_with_none_in_a_
     assert left.pipe("S", "a", 1, 1) == [("a", "1-None", 1)]
     assert left.pipe("S", None, 1, 1) == [(None, "1-None", 1)]
     assert (inner.dropped(), left.dropped()) == (2, 0)
+
+
+records = st.lists(st.tuples(st.sampled_from([None, "a", "b", "ä", "dd"]), st.sampled_from([None, "x", [1], 2.5])), max_size=6)
+batches = st.lists(st.tuples(st.sampled_from("ST"), records, st.sampled_from(["go on", "commit"])), max_size=8)
+
+
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("capacity", [1, 100_000])
+@given(batches=batches)
+@settings(max_examples=40, deadline=None)
+def test_a_cached_table_joins_as_one_without_a_cache_in_a_loop_too_whatever_the_cache_has_dropped(
+    left: bool, capacity: int, batches: list[tuple[str, list[tuple[Any, Any]], str]]
+) -> None:
+    builder, found = StreamsBuilder(), []
+    table = builder.table("T", store="t")
+    stream = builder.stream("S")
+    (stream.left_join if left else stream.join)(table, lambda value, row: [value, row]).to("out")
+    topology = builder.build()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(write_back_cache.WriteBackCache.__init__, "__kwdefaults__", {"visible": None, "capacity": capacity})
+        for cache_bytes, loop_threshold in ((0, 1_000_000), (10_000_000, 1_000_000), (10_000_000, 1)):
+            rig = Rig(topology, {"statestore.cache.max.bytes": cache_bytes}, loop_threshold=loop_threshold)
+            for time, (topic, rows, then) in enumerate(batches):
+                rig.pipe(topic, *((key, value, time) for key, value in rows)).run()
+                if then == "commit":
+                    rig.commit()
+            found.append((rig.outbox.to("out"), rig.task.dropped))
+    assert found[0] == found[1] == found[2]
