@@ -383,9 +383,13 @@ class LmdbEnvironment(Hooks):
         except lmdb.Error as error:
             raise storage_error(error, path, "copying to") from error
 
+    @property
+    def pages(self) -> int:
+        """The number of pages of the file, free ones included."""
+        return int(self._env.info()["last_pgno"]) + 1
+
     def size_on_disk(self) -> int:
-        info = self._env.info()
-        return int((info["last_pgno"] + 1) * self._env.stat()["psize"])
+        return self.pages * int(self._env.stat()["psize"])
 
     def close(self) -> None:
         """Sync, mark the environment as cleanly closed, and close it; idempotent. Uncommitted writes are lost."""

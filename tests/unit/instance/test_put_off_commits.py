@@ -111,6 +111,20 @@ def test_many_rows_and_long_ones_do_not_wait(make: Make, monkeypatch: pytest.Mon
     assert environment.commit_id == 3
 
 
+@pytest.mark.parametrize(("rows", "taken"), [(2, 3), (3, 1)])
+def test_a_large_store_has_bounds_of_its_own(make: Make, monkeypatch: pytest.MonkeyPatch, rows: int, taken: int) -> None:
+    monkeypatch.setattr(active_task, "_SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(active_task, "_LARGE_SECONDS", 3600.0)
+    monkeypatch.setattr(active_task, "_LARGE_PAGES", 1)
+    monkeypatch.setattr(active_task, "_LARGE_ROWS", rows)
+    active, environment = make()
+    commit(active, 1, "a", "b", more=False)
+    commit(active, 2, "a", "b", more=True)
+    assert environment.commit_id == 1
+    commit(active, 3, "a", "b", more=True)
+    assert environment.commit_id == taken
+
+
 def look_and_die(path: str) -> None:
     with LmdbSnapshot(path) as snapshot:
         snapshot.tree("counts")
