@@ -80,7 +80,7 @@ class SecuredBroker:
 def secured_broker(directory: Path) -> Iterator[SecuredBroker]:
     """Start the broker in `directory`, which also receives the certificates (``ca.pem``, ``client.pem``)."""
     ports = {name: free_port() for name in ("SASL_PLAINTEXT", "SASL_SSL", "SSL")}
-    _write_certificates(directory)
+    write_certificates(directory)
     listeners = ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items())
     properties = {
         "listeners": listeners,
@@ -110,7 +110,7 @@ def secured_broker(directory: Path) -> Iterator[SecuredBroker]:
         yield secured
 
 
-def _write_certificates(directory: Path) -> None:
+def write_certificates(directory: Path) -> None:
     """Write a certificate authority, a certificate of the broker and one of the client, keys included, as PEM files."""
     authority = _Identity.signed_by(None, "authority")
     _write(directory / "ca.pem", authority.certificate)

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 import threading
 import time
+from collections.abc import Callable
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -21,13 +23,17 @@ class RegistryGate:
 
     Attributes:
         url: its address in place of the registry's.
-        user_info: ``user:password`` that requests need; None: none.
+        accepts: whether it answers a request with this header ``Authorization`` (empty: none).
         delay: seconds before each answer.
         requests: (method, path, status) of all requests.
     """
 
-    def __init__(self, target: str, *, user_info: str | None = None, guids: bool = False) -> None:
-        self.user_info, self.delay = user_info, 0.0
+    def __init__(
+        self, target: str, *, user_info: str | None = None, guids: bool = False, tls: ssl.SSLContext | None = None
+    ) -> None:
+        basic = None if user_info is None else "Basic " + base64.b64encode(user_info.encode()).decode()
+        self.accepts: Callable[[str], bool] = lambda sent: basic is None or sent == basic
+        self.delay = 0.0
         self._ids: dict[str, int] | None = {} if guids else None
         self.requests: list[tuple[str, str, int]] = []
         self._target, self._closed = urlsplit(target), False
@@ -53,7 +59,9 @@ class RegistryGate:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = False  # close waits for them
-        self.url = f"http://127.0.0.1:{self._server.server_port}{self._target.path}"
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{self._server.server_port}{self._target.path}"
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         self._thread.start()
 
@@ -62,8 +70,7 @@ class RegistryGate:
         while time.monotonic() - began < self.delay and not self._closed:
             time.sleep(0.02)
         body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
-        wanted = None if self.user_info is None else "Basic " + base64.b64encode(self.user_info.encode()).decode()
-        if request.headers.get("Authorization") != wanted and wanted is not None:
+        if not self.accepts(request.headers.get("Authorization") or ""):
             return 401, b'{"error_code": 40101, "message": "Unauthorized"}'
         connection = HTTPConnection(str(self._target.hostname), self._target.port or 80, timeout=30)
         try:

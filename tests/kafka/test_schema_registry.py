@@ -101,15 +101,16 @@ def test_avro_with_a_reference_to_another_subject(address: Settings, client: Sch
     assert serdes.registry.for_topic(name, "value", address).deserialize(serde.serialize(value)) == value
 
 
+@pytest.mark.parametrize("part", ["key", "value"])
 @pytest.mark.parametrize("subject", STRATEGIES)
 def test_protobuf_has_the_bytes_of_confluents_serializer(
-    address: Settings, client: SchemaRegistryClient, name: str, subject: str
+    address: Settings, client: SchemaRegistryClient, name: str, subject: str, part: Any
 ) -> None:
     """A generated class that is not the first of its file, with messages of other files."""
-    conf, context = {"subject.name.strategy.type": STRATEGIES[subject]}, SerializationContext(name, "value")
+    conf, context = {"subject.name.strategy.type": STRATEGIES[subject]}, SerializationContext(name, part)
     message = Field(name="x", number=3, kind=Field.TYPE_INT64)
     theirs = ProtobufSerializer(Field, client, conf=conf)(message, context)
-    serde = serdes.protobuf(Field, subject=subject).for_topic(name, "value", address)
+    serde = serdes.protobuf(Field, subject=subject).for_topic(name, part, address)
     assert serde.serialize(message) == serde.serialize(message) == theirs
     assert serde.deserialize(theirs) == ProtobufDeserializer(Field, {"use.deprecated.format": False})(theirs, context) == message
 
@@ -130,14 +131,15 @@ def test_protobuf_as_dicts_by_the_text_of_its_schema(address: Settings, client: 
         serdes.registry.for_topic(name, "value", address).deserialize(data[:5] + b"\x02\x08\x00")
 
 
+@pytest.mark.parametrize("part", ["key", "value"])
 @pytest.mark.parametrize("subject", STRATEGIES)
 def test_json_schema_has_the_bytes_of_confluents_serializer(
-    address: Settings, client: SchemaRegistryClient, name: str, subject: str
+    address: Settings, client: SchemaRegistryClient, name: str, subject: str, part: Any
 ) -> None:
-    conf, context = {"subject.name.strategy.type": STRATEGIES[subject]}, SerializationContext(name, "value")
+    conf, context = {"subject.name.strategy.type": STRATEGIES[subject]}, SerializationContext(name, part)
     compact = lambda value: json.dumps(value, separators=(",", ":"))  # noqa: E731 - Jackson's form, as the JVM writes it
     theirs = JSONSerializer(json.dumps(FLAT), client, conf=conf, json_encode=compact)({"x": 3}, context)
-    serde = serdes.json_schema(FLAT, subject=subject).for_topic(name, "value", address)
+    serde = serdes.json_schema(FLAT, subject=subject).for_topic(name, part, address)
     assert serde.serialize({"x": 3}) == theirs
     assert serde.deserialize(theirs) == JSONDeserializer(json.dumps(FLAT), schema_registry_client=client)(theirs, context) == {"x": 3}
     with pytest.raises(SerializationError, match="'x' is a required property"):
@@ -145,7 +147,7 @@ def test_json_schema_has_the_bytes_of_confluents_serializer(
     broken = theirs[:5] + b'{"x":"three"}'
     with pytest.raises(SerializationError, match="does not follow its JSON Schema"):
         serde.deserialize(broken)
-    assert serdes.json_schema(FLAT, validate=False).for_topic(name, "value", address).deserialize(broken) == {"x": "three"}
+    assert serdes.json_schema(FLAT, validate=False).for_topic(name, part, address).deserialize(broken) == {"x": "three"}
 
 
 @dataclasses.dataclass

@@ -5,8 +5,8 @@ and the *JVM*. Invariants: the JVM holds the directory's lock exactly as long as
 is readable by its user only; data survive a kill -9 of any of the three processes, and the broker can be started again.
 
 The numbered steps of a start (each step is undone when a later one fails):
-1. find the class path (fetched on first use, verified) and a Java; 2. create and lock the directory; 3. choose free ports; 4. format on
-first use, write the configuration; 5. start supervisor and JVM; 6. wait until the broker lists itself in a metadata response.
+1. find the class path (fetched on first use, verified) and a Java; 2. create and lock the directory; 3. choose free ports; 4. write the
+configuration, format on first use; 5. start supervisor and JVM; 6. wait until the broker lists itself in a metadata response.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -33,7 +33,7 @@ from kstreams_repl.disk_errors import free_bytes, is_full, room
 from kstreams_repl.errors import EmbeddedBrokerError
 from kstreams_repl.java import JavaRuntime, find_java
 from kstreams_repl.kafka.embedded import supervisor
-from kstreams_repl.kafka.embedded.jars import Progress, ensure_jars
+from kstreams_repl.kafka.embedded.jars import LockedJar, Progress, ensure_jars
 from kstreams_repl.kafka.embedded.layout import MINIMUM_FREE_BYTES, BrokerDirectory, BrokerRecord
 
 START_SECONDS = 60.0
@@ -58,7 +58,7 @@ JVM_FLAGS = (
 
 
 class EmbeddedBroker:
-    """A real Kafka 4.3 broker on loopback that starts in two to three seconds.
+    """A real Kafka broker (4.3, if `jars` are not another version's) on loopback that starts in two to three seconds.
 
     Without ``directory`` the data are in a temporary directory, which is removed when the broker is stopped or its owner dies. With
     ``directory`` they are kept, and the next start (on the same port if that is free) finds them, also after a kill -9. The broker ends
@@ -72,6 +72,7 @@ class EmbeddedBroker:
         properties: broker properties that override the defaults. ``listeners`` and ``advertised.listeners`` are added to the broker's own
             on loopback, for example one with SASL; directories cannot be changed.
         mirror: the Maven repository from which to fetch the broker's jars.
+        jars: the class path of another Kafka version, fetched and verified as the broker's own.
         progress: called while jars are fetched; by default a progress bar in the terminal.
 
     Example:
@@ -88,6 +89,7 @@ class EmbeddedBroker:
         heap: str = "512m",
         properties: Mapping[str, str] | None = None,
         mirror: str | None = None,
+        jars: Iterable[LockedJar] | None = None,
         progress: Progress | None = None,
     ) -> None:
         self._wanted_directory = Path(directory) if directory is not None else None
@@ -95,6 +97,7 @@ class EmbeddedBroker:
         self._heap = heap
         self._properties = dict(properties or {})
         self._mirror = mirror
+        self._jars = None if jars is None else tuple(jars)
         self._progress = progress
         self._directory: BrokerDirectory | None = None
         self._record: BrokerRecord | None = None
@@ -169,7 +172,7 @@ class EmbeddedBroker:
             raise EmbeddedBrokerError("a detached broker needs a directory", hint="EmbeddedBroker(directory).start(detach=True)")
         # 1. Java and class path.
         java = find_java()
-        class_path = ensure_jars(mirror=self._mirror, progress=self._progress)
+        class_path = ensure_jars(jars=self._jars, mirror=self._mirror, progress=self._progress)
         # 2. Directory.
         directory = self._prepare_directory()
         try:
@@ -261,8 +264,8 @@ class EmbeddedBroker:
         lock = directory.acquire()
         try:
             # 4. Data directory and configuration.
-            directory.format()
             directory.write_configuration(record.port, record.controller_port, self._properties)
+            directory.format(None if self._jars is None else java.executable, class_path)
             log_start = self._log_start = directory.log_size()
             # 5. Supervisor and JVM; they hold the lock from now on.
             command = [

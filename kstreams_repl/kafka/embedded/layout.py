@@ -8,7 +8,8 @@
     data/               Kafka's data: meta.properties, bootstrap.checkpoint, partitions
 
 Formatting writes what ``kafka-storage format`` writes, without starting a JVM: ``meta.properties`` with new ids, and the checkpoint of the
-feature levels of this Kafka version. The checkpoint is the same for every cluster and is therefore committed next to this module.
+feature levels of this Kafka version. The checkpoint is the same for every cluster and is therefore committed next to this module. Another
+Kafka version formats by its own ``kafka-storage format``.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -226,9 +228,28 @@ class BrokerDirectory:
     def is_formatted(self) -> bool:
         return (self.data_path / "meta.properties").exists()
 
-    def format(self) -> None:
-        """Format an empty data directory for this Kafka version; do nothing if it is formatted."""
+    def format(self, java: Path | None = None, class_path: Iterable[Path] = ()) -> None:
+        """Format an empty data directory for this Kafka version; do nothing if it is formatted.
+
+        Args:
+            java: if the class path is another Kafka version's: runs that version's own tool, which reads the written configuration.
+            class_path: that of the broker.
+
+        Raises:
+            EmbeddedBrokerError: the tool failed.
+        """
         if self.is_formatted():
+            return
+        if java is not None:
+            tool = [java, "-cp", os.pathsep.join(map(str, class_path)), "kafka.tools.StorageTool", "format"]
+            command = [*tool, "--cluster-id", _kafka_uuid(), "--config", self.properties_path]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise EmbeddedBrokerError(
+                    f"the data directory {self.data_path} could not be formatted: {(done.stderr or done.stdout).strip()}",
+                    hint="check the broker's properties",
+                    path=str(self.data_path),
+                )
             return
         self.data_path.mkdir(mode=0o700, exist_ok=True)
         checkpoint = files(__package__).joinpath(f"bootstrap-{KAFKA_VERSION}.checkpoint").read_bytes()

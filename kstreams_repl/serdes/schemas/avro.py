@@ -24,6 +24,19 @@ from kstreams_repl.serdes.schemas.registry import (
 from kstreams_repl.serdes.schemas.value_types import from_value_type, to_value_type
 
 References = tuple[tuple[str, str, int], ...]
+"""(name, subject, version) of each type of another subject, sorted."""
+
+
+def references_of(given: Mapping[str, tuple[str, int]] | None) -> References:
+    """Return the argument ``references`` of a serde in one form."""
+    return tuple(sorted((name, *at) for name, at in (given or {}).items()))
+
+
+def schema_with(references: References, text: str, kind: str) -> Any:
+    """Return a schema as the registry's client takes it."""
+    from confluent_kafka.schema_registry import Schema, SchemaReference
+
+    return Schema(text, kind, [SchemaReference(name=name, subject=subject, version=version) for name, subject, version in references])
 
 
 def avro(
@@ -71,8 +84,7 @@ def avro(
         return bare(text, value_type)
     if text is None and "use_latest" not in registry:
         registry["use_latest"] = True
-    used = tuple(sorted((name, *at) for name, at in (references or {}).items()))
-    return registry_serde(AvroFormat(text, value_type, used, RegistryOptions.of(registry)))
+    return registry_serde(AvroFormat(text, value_type, references_of(references), RegistryOptions.of(registry)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +104,7 @@ class AvroFormat:
         return self.name, self.schema
 
     def _registered(self) -> Any:
-        from confluent_kafka.schema_registry import Schema, SchemaReference
-
-        uses = [SchemaReference(name=name, subject=subject, version=version) for name, subject, version in self.references]
-        return None if self.schema is None else Schema(self.schema, "AVRO", uses)
+        return None if self.schema is None else schema_with(self.references, self.schema, "AVRO")
 
     @property
     def text(self) -> str:

@@ -11,7 +11,7 @@ from kstreams_repl.errors import ConfigError, SerializationError
 from kstreams_repl.extras import extras
 from kstreams_repl.serdes.base import Serde, wrong_bytes
 from kstreams_repl.serdes.json_text import JSON
-from kstreams_repl.serdes.schemas.avro import AvroFormat, misfit
+from kstreams_repl.serdes.schemas.avro import AvroFormat, References, misfit, references_of, schema_with
 from kstreams_repl.serdes.schemas.protobuf import ProtobufFormat
 from kstreams_repl.serdes.schemas.registry import GUID_PREFIX_BYTES, RegistryArguments, RegistryOptions, registry_serde, with_id
 from kstreams_repl.serdes.schemas.value_types import from_value_type, to_value_type
@@ -21,6 +21,7 @@ def json_schema(
     schema: str | Mapping[str, Any] | None = None,
     *,
     value_type: type | None = None,
+    references: Mapping[str, tuple[str, int]] | None = None,
     validate: bool = True,
     **registry: Unpack[RegistryArguments],
 ) -> Serde:
@@ -30,6 +31,7 @@ def json_schema(
         schema: the schema, as JSON text or as Python values; it needs a ``title`` for the subject ``"record"``. None: read with the
             writer's schema; write with the subject's newest (``use_latest``).
         value_type: a dataclass or pydantic model; values are its objects instead of dicts.
+        references: schemas of other subjects that the schema names by ``$ref``: name -> (subject, version).
         validate: check each value against the schema, when it is written and when it is read.
         registry: address of the registry, or the settings of its client; None: that of the application or session.
         subject: ``"topic"`` (the topic's name and ``-key`` or ``-value``), ``"record"``, ``"topic_record"``, or a name.
@@ -55,7 +57,7 @@ def json_schema(
             raise ConfigError(f"this is not a JSON Schema: {error}", hint="JSON text, or the same as Python values") from error
     elif "use_latest" not in registry:
         registry["use_latest"] = True
-    return registry_serde(JsonSchemaFormat(text, value_type, validate, RegistryOptions.of(registry)))
+    return registry_serde(JsonSchemaFormat(text, value_type, references_of(references), validate, RegistryOptions.of(registry)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +66,23 @@ class JsonSchemaFormat:
 
     schema: str | None
     value_type: type | None
+    references: References
     validate: bool
     options: RegistryOptions
     name = "json_schema"
 
     @property
     def text(self) -> str:
-        return "" if self.schema is None else json.dumps(json.loads(self.schema), sort_keys=True)
+        if self.schema is None:
+            return ""
+        schema = json.loads(self.schema)
+        return json.dumps([schema, self.references] if self.references else schema, sort_keys=True)
 
     @property
     def record_schema(self) -> tuple[str, ...] | None:
-        return None if self.schema is None or self.value_type is not None else (self.name, self.schema)
+        if self.schema is None or self.value_type is not None or self.references:
+            return None
+        return self.name, self.schema
 
     def registered(self, client: Any, context: Any) -> tuple[str, Any]:
         library = self._serializer(client)
@@ -85,7 +93,8 @@ class JsonSchemaFormat:
             from confluent_kafka.schema_registry.json_schema import JSONSerializer
 
         settings = {**self.options.library_settings(), "validate": self.validate}
-        return JSONSerializer(self.schema, client, conf=settings, json_encode=_encode)
+        schema = None if self.schema is None else schema_with(self.references, self.schema, "JSON")
+        return JSONSerializer(schema, client, conf=settings, json_encode=_encode)
 
     def writer(self, client: Any, context: Any) -> Callable[[Any], bytes]:
         call = with_id(self._serializer(client), context, self.options)
@@ -169,7 +178,7 @@ class AnyFormat:
         if kind == "PROTOBUF":
             return ProtobufFormat(None, None, None if latest is None else latest.schema_str, newest)
         if kind == "JSON":
-            return JsonSchemaFormat(None, None, False, newest)
+            return JsonSchemaFormat(None, None, (), False, newest)
         return AvroFormat(None, None, (), newest)
 
 

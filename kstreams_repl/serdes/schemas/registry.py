@@ -39,6 +39,7 @@ Part = Literal["key", "value"]
 _SECRET_WORDS = ("user.info", "password", "secret", "token")
 _default: Settings = ()
 _DEFAULTS: dict[str, Any] = {"timeout": 10, "max.retries": 2, "retries.wait.ms": 200, "retries.max.wait.ms": 1000}
+_NUMBERS = (*_DEFAULTS, "cache.capacity", "cache.latest.ttl.sec")
 
 
 class RegistryArguments(TypedDict, total=False):
@@ -180,7 +181,9 @@ def registry_serde(format: SchemaFormat, usage: Usage = Usage()) -> Serde:  # no
     def new_reader(prefix: bytes) -> Callable[[bytes], Any]:
         try:
             registry = client()
-            read = readers[prefix] = format.reader(registry, _schema_at(registry, prefix), prefix)
+            schema = _schema_at(registry, prefix)
+            _refuse_read_rules(schema, prefix)
+            read = readers[prefix] = format.reader(registry, schema, prefix)
         except Exception as error:
             _fail(error, f"read the schema {shown_id(prefix)} of a {usage.part}", id=shown_id(prefix))
         return read
@@ -205,6 +208,27 @@ def _prefix_of(data: bytes) -> bytes | None:
 
 def _schema_at(client: Any, prefix: bytes) -> Any:
     return client.get_schema(shown_id(prefix)) if prefix[:1] == _MAGIC else client.get_schema_by_guid(shown_id(prefix))
+
+
+def _refuse_read_rules(schema: Any, prefix: bytes) -> None:
+    """Raise if values of a schema are converted by rules when they are read, such as decrypted: without them they would be other values.
+
+    Rules that only check a value, and those of migrations, which Confluent's deserializers apply with ``use.latest.version``, pass.
+    """
+    rules = schema.rule_set
+    if rules is None:
+        return
+    found = [
+        rule for rule in (*(rules.domain_rules or ()), *(rules.encoding_rules or ()))
+        if rule.kind == "TRANSFORM" and rule.mode in ("READ", "WRITEREAD") and not rule.disabled
+    ]  # fmt: skip
+    if found:
+        raise SchemaRegistryError(
+            f"values of the schema {shown_id(prefix)} are converted by rules on reading, which is not supported: "
+            + ", ".join(f"{rule.name} ({rule.type})" for rule in found),
+            hint='read them as "bytes", or by a serde of yours that calls the deserializer of confluent-kafka with its rules',
+            id=shown_id(prefix),
+        )
 
 
 def shown_id(prefix: bytes) -> int | str:
@@ -342,8 +366,11 @@ def client_of(registry: Settings) -> Any:
 
 
 def _numbers(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert numbers that a properties file gives as text."""
-    return {name: int(value) if isinstance(value, str) and value.isdigit() else value for name, value in settings.items()}
+    """Convert numbers that a properties file gives as text; a password of digits stays text."""
+    return {
+        name: int(value) if name in _NUMBERS and isinstance(value, str) and value.isdigit() else value
+        for name, value in settings.items()
+    }
 
 
 def _fail(error: Exception, what: str, **fields: object) -> NoReturn:
@@ -355,13 +382,24 @@ def _fail(error: Exception, what: str, **fields: object) -> NoReturn:
 
 def translated(error: Exception, what: str, **fields: object) -> Exception:
     """Return the error to raise for one of the registry's client: `SchemaRegistryUnavailableError` if it does not answer, or not now;
-    `SchemaRegistryError` if it refuses the credentials or the schema; `SerializationError` if it does not know the schema. Return all
-    other errors unchanged."""
+    `SchemaRegistryError` if it refuses the credentials or the schema, or there is no trust between certificates;
+    `SerializationError` if it does not know the schema. Return all other errors unchanged."""
     if isinstance(error, KStreamsError):
         return error
     from confluent_kafka.schema_registry.common._httpx_compat import httpx
+    from confluent_kafka.schema_registry.error import OAuthTokenError
     from confluent_kafka.schema_registry.error import SchemaRegistryError as Refused
 
+    if isinstance(error, OAuthTokenError):
+        kind = SchemaRegistryUnavailableError if isinstance(error.__context__, httpx.HTTPError) else SchemaRegistryError
+        hint = "check the settings schema.registry.bearer.auth.…: issuer.endpoint.url, client.id, client.secret"
+        return kind(f"cannot {what}: {error}", hint=hint, **fields)
+    if isinstance(error, httpx.TransportError) and "certificate" in str(error).lower():
+        return SchemaRegistryError(
+            f"cannot {what}: no trust between the Schema Registry and its client: {error}",
+            hint="check schema.registry.ssl.ca.location, ssl.certificate.location and ssl.key.location",
+            **fields,
+        )
     if isinstance(error, httpx.TransportError):
         return SchemaRegistryUnavailableError(
             f"cannot {what}: the Schema Registry does not answer ({type(error).__name__}: {error})",
