@@ -241,7 +241,7 @@ class BrokerDirectory:
         if self.is_formatted():
             return
         if java is not None:
-            tool = [java, "-cp", os.pathsep.join(map(str, class_path)), "kafka.tools.StorageTool", "format"]
+            tool: list[str | Path] = [java, "-cp", os.pathsep.join(map(str, class_path)), "kafka.tools.StorageTool", "format"]
             command = [*tool, "--cluster-id", _kafka_uuid(), "--config", self.properties_path]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
