@@ -35,8 +35,9 @@ ANNOUNCED = "Kafka version: {} ("
 KEYS = 7
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
+@pytest.fixture(params=VERSIONS)
 def broker(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
+    """One for each test, because a test may restart it."""
     own = [jar for jar in LOCK if jar.group != "org.apache.kafka" or jar.version == request.param]
     with EmbeddedBroker(jars=[*own, *(jar for jar in locked_jars() if jar.group != "org.apache.kafka")]) as running:
         assert ANNOUNCED.format(request.param) in running.log_path.read_text(encoding="utf-8")
