@@ -18,6 +18,9 @@ from kstreams_repl.instance.state.changelog_reader import RestoreProgress
 from kstreams_repl.instance.state.state_cleanup import clean_application
 
 _CLEANUP_LEAST_SECONDS = 1.0
+_AT_REST_SECONDS = 5.0
+"""Without a record for this long an instance is reported once a second, not several times: most of its processor time went into that."""
+_REST_REPORT_SECONDS = 1.0
 
 
 class SlotReporter:
@@ -52,6 +55,8 @@ class SlotReporter:
         self._progress: RestoreProgress | None = None
         self._restored: dict[str, int] = {}
         """Reported changelog records of the restore in progress."""
+        self._work_seen: object = None
+        self._worked_at = self._reported_at = 0.0
 
     # ---- an instance
 
@@ -122,11 +127,25 @@ class SlotReporter:
         instance.taps.serve([task.task for task in instance.tasks])
         if instance.calls is not None:
             instance.retries.serve([task.task for task in instance.tasks], wall_clock())
+        if self._may_wait(instance):
+            return
         if self._metrics is not None:
             self._metrics.fold()
         if instance.updater is not None:
             self.add_progress(instance.updater.progress, instance)
         self.write(running_state(instance), {"trouble": self.error, **self.figures(instance, nodes=True)})
+
+    def _may_wait(self, instance: Instance) -> bool:
+        """Return whether nothing has happened for a while, and the last report is not old."""
+        counters, now = instance.counters, time.monotonic()
+        work = (counters.started_ms, counters.records, counters.poll_records.total, counters.commits, self.error)
+        helpers = (instance.updater, instance.standbys, instance.snapshotter, instance.calls)
+        if work != self._work_seen or any(helper is not None for helper in helpers):
+            self._work_seen, self._worked_at = work, now
+        if now - self._worked_at >= _AT_REST_SECONDS and now - self._reported_at < _REST_REPORT_SECONDS:
+            return True
+        self._reported_at = now
+        return False
 
     def report_stage(self, name: str) -> None:
         """Report the step of the take-over that begins."""
