@@ -54,6 +54,10 @@ _CONSUMER: Mapping[str, Any] = {
     "fetch.message.max.bytes": 4 * 1024 * 1024,
     "enable.partition.eof": False,
 }
+_CONSUMER_WITHOUT_ENDS: Mapping[str, Any] = {"fetch.wait.max.ms": 500}
+"""Kafka's default, for the consumer of an application that waits for no end of a partition: an answer comes with the first record anyway,
+and the ends of partitions without records are only part of the reported lag. Answers to idle consumers are work for both sides.
+"""
 _CONSUMER_FIXED: Mapping[str, Any] = {"enable.auto.commit": False, "enable.auto.offset.store": False, "auto.offset.reset": "error"}
 _PRODUCER: Mapping[str, Any] = {
     "linger.ms": 10,
@@ -250,7 +254,9 @@ def make_consumer(
             each partition.
         overrides: settings of this consumer, with underscores instead of dots: ``enable_partition_eof=True``.
     """
-    settings_of = {**_COMMON, **_CONSUMER, **settings.revealed("consumer"), **_dotted(overrides)}
+    without_ends = role == "main" and not overrides.get("enable_partition_eof")
+    defaults = {**_COMMON, **_CONSUMER, **(_CONSUMER_WITHOUT_ENDS if without_ends else {})}
+    settings_of = {**defaults, **settings.revealed("consumer"), **_dotted(overrides)}
     if role is not None:
         settings_of |= {**settings.revealed_own(f"{role}.consumer"), "bootstrap.servers": settings.bootstrap_servers}
         if role == "restore" or overrides.get("enable_partition_eof"):
