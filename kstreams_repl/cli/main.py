@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import click
 
 from kstreams_repl import __version__
+from kstreams_repl.cli.checkout import compile_sources
 from kstreams_repl.cli.registry import COMMANDS
 from kstreams_repl.display.markup import clean_text
 from kstreams_repl.errors import KStreamsError, did_you_mean
@@ -77,6 +78,7 @@ def wants_traceback(arguments: Sequence[str]) -> bool:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line (default: the process's own) and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    compile_sources()
     try:
         result = root.main(given, prog_name="kstreams", standalone_mode=False)
         sys.stdout.flush()

@@ -14,7 +14,7 @@ import click
 import pytest
 
 import kstreams_repl
-from kstreams_repl.cli import registry
+from kstreams_repl.cli import checkout, registry
 from kstreams_repl.cli.main import describe_error, main
 from kstreams_repl.errors import ConfigError, KStreamsError
 
@@ -124,3 +124,18 @@ def test_a_file_without_cases_is_told_with_its_line(line: bytes, tmp_path: Path,
     (tmp_path / "x").write_bytes(b"\n" + line)
     assert main(["conformance", str(tmp_path / "x")]) == 1
     assert "line 2 is not a conformance case\nHint: " in capsys.readouterr().err
+
+
+def test_modules_of_the_checkout_are_compiled_where_python_does_not_write_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each process that a command starts would compile them by itself."""
+    package = tmp_path / "kstreams_repl"
+    package.mkdir()
+    (package / "module.py").write_text("value = 1\n")
+    monkeypatch.setattr(checkout, "find_checkout", lambda: tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    checkout.compile_sources()
+    assert not (package / "__pycache__").exists(), "Python does it itself"
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    checkout.compile_sources()
+    (compiled,) = (package / "__pycache__").iterdir()
+    assert compiled.name.startswith("module.") and compiled.suffix == ".pyc"
