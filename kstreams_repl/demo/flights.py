@@ -59,7 +59,8 @@ class FlightsDemo:
         started = time.monotonic()
         resumed = self._prepare(resume)
         files = data.source_files(self.directory / "files")
-        with connect(directory=self.directory / "session", report=self.show.line) as session:
+        config = {"num.stream.threads": self.instances}  # of the session: as many workers are started in advance
+        with connect(directory=self.directory / "session", report=self.show.line, config=config) as session:
             session.start()
             self.show.line(f"broker {session.bootstrap_servers}" + (" (resumed)" if resumed else ""))
             total = self._produce(session, files)
@@ -68,7 +69,6 @@ class FlightsDemo:
                 builder,
                 APPLICATION,
                 processing_guarantee="exactly_once_v2",
-                num_stream_threads=self.instances,
                 commit_interval_ms=500,  # throughput matters here, not the latency of a record
             )
             records, seconds = self.show.progress(app, total)

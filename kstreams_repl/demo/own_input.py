@@ -106,11 +106,11 @@ def run(
     own = directory / OWN
     if own.exists():
         shutil.rmtree(own)
-    with connect(directory=own / "session", report=show.line) as session:
+    with connect(directory=own / "session", report=show.line, config={"num.stream.threads": instances}) as session:
         session.start()
         count = session.produce(topic, read_rows(file, key), key_serde=serdes.string, value_serde=serdes.json)
         show.line(f"{count:,} rows of {file.name} are in topic {topic}")
-        app = session.deploy(build(topic), APPLICATION, processing_guarantee="exactly_once_v2", num_stream_threads=instances)
+        app = session.deploy(build(topic), APPLICATION, processing_guarantee="exactly_once_v2")
         records, seconds = show.progress(app, count)
         app.pause()
         got = dict(session.sql(f'SELECT key, value FROM "{COUNTS}"').fetchall())

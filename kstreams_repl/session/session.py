@@ -32,7 +32,7 @@ from kstreams_repl.session.progress_messages import Report, default_report
 from kstreams_repl.session.reset import Reset, refuse_both, reset_of
 from kstreams_repl.session.session_directory import SessionDirectory
 from kstreams_repl.session.session_file import SessionFiles
-from kstreams_repl.session.shutdown import end_all
+from kstreams_repl.session.shutdown import end_all, meanwhile
 from kstreams_repl.session.spark_host import SparkHost
 from kstreams_repl.session.topic_access import TopicAccess
 
@@ -434,9 +434,8 @@ class Session(TopicAccess):
         broker_ended = broker is not None and broker.has_ended
         running = [app for app in self._applications.values() if not app.detached and app.status not in ("created", "stopped")]
         steps: list[Any] = [app.abandon if broker_ended else app.stop for app in running]
-        steps += self.client.spark.closing_steps()
-        if broker is not None:
-            steps.append(broker.stop)
+        spark_steps = self.client.spark.closing_steps()
+        steps += spark_steps if broker is None else [meanwhile(spark_steps, broker.stop)]
         end_all([*steps, self.client.directory.close, self.client.close])
 
     def __enter__(self) -> Session:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Protocol
@@ -53,3 +54,31 @@ def end_all(steps: Iterable[Callable[[], object]]) -> None:
     if errors:
         raise errors[0]
 
+
+
+def meanwhile(steps: Iterable[Callable[[], object]], other: Callable[[], object]) -> Callable[[], None]:
+    """Return a call that makes the steps in a thread, as `end_all` does, and the other call at the same time; it ends when both have."""
+
+    def end() -> None:
+        errors: list[Exception] = []
+
+        def make_steps() -> None:
+            try:
+                end_all(steps)
+            except Exception as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=make_steps, name="end-session", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # Python starts no more threads while it exits
+            make_steps()
+        try:
+            other()
+        finally:
+            if thread.ident is not None:
+                thread.join()
+        if errors:
+            raise errors[0]
+
+    return end
