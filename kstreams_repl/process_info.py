@@ -6,6 +6,9 @@ from pathlib import Path
 
 PROC = Path("/proc")
 
+EXECUTOR_VARIABLE = "KSTREAMS_EXECUTOR"
+"""The environment variable with the process id of the JVM to which a Python daemon and its workers belong."""
+
 
 def start_time(pid: int) -> str:
     """Return when a process was started, as text that no later process of this boot has with this id; "" when there is none."""

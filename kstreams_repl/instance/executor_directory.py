@@ -16,7 +16,7 @@ from pathlib import Path
 
 from kstreams_repl.instance.control.control_files import locked, read_whole, write_whole
 from kstreams_repl.instance.state.state_directory import application_directory
-from kstreams_repl.process_info import parent, start_time
+from kstreams_repl.process_info import EXECUTOR_VARIABLE, parent, start_time
 
 PREFIX = "executor-"
 _HELD = "held.json"
@@ -45,7 +45,9 @@ def take_directory(root: Path, application_id: str, holder: int) -> str:
 
 
 def executor_process(worker: int | None = None) -> int:
-    """Return the executor's own process: the parent of the daemon that forked this worker."""
+    """Return the executor's own process: the parent of the daemon that forked this worker, or of the process that stands in for it."""
+    if worker is None and EXECUTOR_VARIABLE in os.environ:
+        return int(os.environ[EXECUTOR_VARIABLE])
     daemon = os.getppid() if worker is None else worker
     above = parent(daemon)
     return daemon if above is None else above

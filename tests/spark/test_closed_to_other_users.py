@@ -31,7 +31,8 @@ def test_python_workers_have_no_ports_and_the_jvms_want_a_secret(host: Host) -> 
     context = host.spark.sparkContext
     jvm = psutil.Process(context._gateway.proc.pid)
     jvm = next((child for child in [jvm, *jvm.children()] if child.name() == "java"), jvm)
-    workers = [child for child in jvm.children(recursive=True) if "python" in child.name()]
+    everything = psutil.Process()  # workers are forks of a server beside the JVM
+    workers = [child for child in everything.children(recursive=True) if "python" in child.name()]
     assert len(workers) >= 3  # a daemon and two instances
     assert {worker.pid: listening(worker) for worker in workers if listening(worker)} == {}
     assert listening(psutil.Process()) == []  # PySpark's accumulators
@@ -39,14 +40,14 @@ def test_python_workers_have_no_ports_and_the_jvms_want_a_secret(host: Host) -> 
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700 and folder.owner() == Path.home().owner() or os.getuid() == folder.stat().st_uid
     ports = listening(jvm)
     assert ports and context.getConf().get("spark.authenticate") == "true"
-    before = {child.pid for child in jvm.children(recursive=True)}
+    before = {child.pid for child in everything.children(recursive=True)}
     for port in ports:  # what is no answer to its challenge ends the connection or is left waiting, and starts nothing
         with socket.create_connection(("127.0.0.1", port), 5) as stranger:
             stranger.sendall(b"\x00\x00\x00\x15" + b"c" * 64 + b"\n")
             stranger.settimeout(1.0)
             with suppress(TimeoutError, ConnectionError):
                 assert b"!y" not in stranger.recv(1000)
-    assert {child.pid for child in jvm.children(recursive=True)} <= before
+    assert {child.pid for child in everything.children(recursive=True)} <= before
     host.produce(source, numbered(100, start=100))
     processed(deployment, 200)
     deployment.stop()

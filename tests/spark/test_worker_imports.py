@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+import psutil
 import pytest
 
 from kstreams_repl.errors import DeployError
 from kstreams_repl.spark.failures.failure_translation import python_error
-from tests.spark.hosting import Host, failed, numbered, passing
+from tests.spark.hosting import Host, failed, numbered, passing, processed
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -55,6 +56,19 @@ def test_no_thread_runs_where_workers_are_forked() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
     assert len(ast.literal_eval(done.stdout)) == 1, done.stdout
+
+
+def test_workers_are_forks_of_the_process_that_imported_their_modules(host: Host) -> None:
+    """What Spark starts is not recognised by the server if Spark, or its start script, sets more variables than the server expects."""
+    source, sink = host.topic("in"), host.topic("out")
+    host.produce(source, numbered(10))
+    deployment = host.deploy(passing(source, sink, str))
+    processed(deployment, 10)
+    for report in deployment.reports.instances.values():
+        daemon, server = psutil.Process(report.pid).parents()[:2]
+        assert server.parent() == psutil.Process() and server.cmdline()[-2:] == ["-m", "kstreams_repl.spark.startup.daemon"]
+        assert [thread.id for thread in daemon.threads()] == [daemon.pid]
+    deployment.stop()
 
 
 SCRIPT = """

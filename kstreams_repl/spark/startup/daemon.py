@@ -6,8 +6,12 @@ process forks stays locked in the new worker for ever. Spark then gives up on th
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
+import sys
+
+from kstreams_repl.spark.startup.fork_server import serve, stand_in
 
 WITHOUT_THREADS = {
     "OPENBLAS_NUM_THREADS": "1",  # of numpy; a worker has one slot of the machine anyway
@@ -37,12 +41,18 @@ def import_modules() -> None:
         os.environ.setdefault(name, value)
     for name in PRELOADED:
         importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # the collector of a fork would write to each of these objects, and so copy the pages that it shares
 
 
 def main() -> None:
-    from pyspark import daemon
+    if sys.argv[1:]:  # Spark names the workers' module
+        stand_in()
+        import_modules()
+    else:
+        serve(import_modules)
+    from pyspark import daemon  # not before: a process that only stands in for a daemon does without
 
-    import_modules()
     daemon.manager()  # type: ignore[no-untyped-call,unused-ignore]
 
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from kstreams_repl.errors import DeployError
+from kstreams_repl.spark.startup.fork_server import forking
 
 _SWEEP = 'cat >/dev/null; rm -rf -- "$1"'
 _POLL_SECONDS = 0.02
@@ -45,7 +46,11 @@ def start_jvm(
         DeployError: the JVM ended before it could be reached, or its start was cancelled.
     """
     log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with _directory_until_both_ended() as (directory, held), log.open("wb") as stderr:
+    with (
+        _directory_until_both_ended() as (directory, held),
+        log.open("wb") as stderr,
+        forking(environment, stderr) as server,
+    ):
         address_file = directory / "gateway"
         process = subprocess.Popen(
             _command(settings),
@@ -53,7 +58,7 @@ def start_jvm(
             stdin=subprocess.PIPE,
             stderr=stderr,
             start_new_session=True,
-            pass_fds=(held,),
+            pass_fds=(held, *server),
         )
         try:
             while not address_file.exists():

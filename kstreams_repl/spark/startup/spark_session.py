@@ -23,6 +23,7 @@ from kstreams_repl.extras import extras
 from kstreams_repl.java import find_java, shim_cache, spark_environment
 from kstreams_repl.spark.slots.spark_slots import forget_reservations, is_cluster_address
 from kstreams_repl.spark.slots.worker_pools import PACKAGE_ROOT, forget_pools, python_path
+from kstreams_repl.spark.startup.fork_server import DAEMON_MODULE, PATH_VARIABLE
 from kstreams_repl.spark.startup.jvm import start_jvm
 
 LOCAL_SLOTS = 32
@@ -48,14 +49,14 @@ _SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.scheduler.mode": "FAIR",
     "spark.python.worker.reuse": "true",
-    "spark.python.daemon.module": "kstreams_repl.spark.startup.daemon",
+    "spark.python.daemon.module": DAEMON_MODULE,
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.streaming.numRecentProgressUpdates": "20",
     "spark.sql.streaming.stopTimeout": "20s",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
-    "spark.driver.extraJavaOptions": f"-XX:+UseSerialGC {_LATE_C2} -XX:-UsePerfData",
+    "spark.driver.extraJavaOptions": f"-Xms96m -XX:+UseSerialGC {_LATE_C2} -XX:-UsePerfData",
 }
 
 _NOISY = (
@@ -80,6 +81,7 @@ _CLUSTER_SETTINGS = {
 }
 """Settings for non-local masters. An unresponsive executor is removed after half a minute instead of two."""
 
+_SOCKETS = "spark.python.unix.domain.socket.dir"
 _SOCKET_NAME, _MOST_SOCKET_PATH = 43, 105
 """Number of characters of ``/.<uuid>.sock``, and the maximal length of a socket path."""
 
@@ -134,6 +136,8 @@ def get_session(
         if SparkContext._gateway is None:
             own = spark_environment()
             environment = {**os.environ, **own, "PYTHONPATH": python_path(os.environ.get("PYTHONPATH"))}
+            if _SOCKETS in apart and chosen["spark.python.daemon.module"] == DAEMON_MODULE:
+                environment[PATH_VARIABLE] = str(Path(apart[_SOCKETS]) / "fork-server")
             os.environ.update({name: own[name] for name in own if name != "JAVA_HOME"})  # PySpark reads them in this process too
             _forget_old_logs()
             SparkContext._gateway = start_jvm(_with_archive(chosen), environment, spark_log(), cancelled)
@@ -194,7 +198,7 @@ def own_user_only() -> dict[str, str]:
         place.chmod(0o700)
     except (OSError, ValueError):
         return found
-    return found | {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": str(place)}
+    return found | {"spark.python.unix.domain.socket.enabled": "true", _SOCKETS: str(place)}
 
 
 def _forget_old_logs() -> None:
