@@ -213,22 +213,44 @@ def query_topology(case: str) -> Any:
 
 @click.command(help="Engine alone: records/s per workload, median of the runs.")
 @click.option("--records", default=500_000, show_default=True)
-@click.option("--keys", default=10_000, show_default=True, help="Distinct keys, picked at random.")
+@click.option("--keys", "key_counts", default=(10_000,), multiple=True, show_default=True, help="Distinct keys; give it several times.")
 @click.option("--runs", default=5, show_default=True)
+@click.option("--fields", default=4, show_default=True, type=click.IntRange(4), help="Fields of the JSON objects of the queries.")
 @click.option(
     "--case", "cases", multiple=True, type=click.Choice([*CASES, "sum", "driver", *QUERIES, *FORMATS]), help="Only these; default: all."
 )
 @peer_option
-def main(records: int, keys: int, runs: int, cases: tuple[str, ...], peer: str | None) -> None:
+def main(records: int, key_counts: tuple[int, ...], runs: int, fields: int, cases: tuple[str, ...], peer: str | None) -> None:
     """Print one JSON line per workload, and one for the test driver (which commits after every record)."""
     json_output.emit_machine()
-    rows, table = workloads.input_rows(records, keys), workloads.table_rows(keys)
     jdk = chosen_jdk(peer if set(cases) & set(FORMATS) else None)
     with nullcontext() if jdk is None else SchemaPeer(jdk) as jvm:
-        for case in cases or (*CASES, "driver"):
-            for name, rates in _cases_of(case, rows, table, runs, jvm):
-                about = json_output.spread(rates) | {"records": records, "keys": keys}
-                json_output.emit("engine", name, json_output.median(rates), "records/s", **about)
+        for keys in key_counts:
+            rows, table = workloads.input_rows(records, keys), workloads.table_rows(keys)
+            for case in cases or (*CASES, "driver"):
+                if case not in QUERIES:
+                    for name, rates in _cases_of(case, rows, table, runs, jvm):
+                        _emit(name, rates, records, keys)
+            _run_queries([case for case in cases if case in QUERIES], rows, runs, keys, fields)
+
+
+def _run_queries(cases: list[str], rows: list[workloads.Row], runs: int, keys: int, fields: int) -> None:
+    """Run queries in turns; print how many times the records per second of the same query by functions each has."""
+    topologies = {case: query_topology(case) for case in cases}
+    more = b"".join(b',"field%d":%b' % (number, b'"a text"' if number % 2 else b"12345") for number in range(4, fields))
+    rows = [(key, value[:-1] + more + b"}", timestamp) for key, value, timestamp in rows] if more else rows
+    turns = [{case: len(rows) / run_once(case, rows, [], topology=topologies[case])[0] for case in cases} for _ in range(runs)]
+    for case in cases:
+        functions = "groups-functions" if case.startswith("groups") else "functions"
+        name = f"{case}, {keys:,} keys" if case.startswith("groups") else case if fields == 4 else f"{case}, {fields} fields"
+        ratios = [rates[case] / rates[functions] for rates in turns if functions in cases]
+        to_functions = json_output.median(ratios, digits=2) if ratios and case != functions else None
+        _emit(name, [rates[case] for rates in turns], len(rows), keys, fields=fields, to_functions=to_functions)
+
+
+def _emit(case: str, rates: list[float], records: int, keys: int, **more: Any) -> None:
+    spread = json_output.spread(rates)
+    json_output.emit("engine", case, json_output.median(rates), "records/s", **more, **spread, records=records, keys=keys)
 
 
 def _cases_of(
@@ -240,8 +262,7 @@ def _cases_of(
     elif case == "driver":
         yield case, [_driver_rate(rows[: len(rows) // 10]) for _ in range(runs)]
     else:
-        topology = query_topology(case) if case in QUERIES else None
-        yield case, [len(rows) / run_once(case, rows, table, topology=topology)[0] for _ in range(runs)]
+        yield case, [len(rows) / run_once(case, rows, table)[0] for _ in range(runs)]
 
 
 def _driver_rate(rows: list[workloads.Row]) -> float:

@@ -81,7 +81,12 @@ of our two guarantees to the fastest of all peers.""",
         """`./kstreams bench engine`: one thread, in-memory stores, serdes, record queues, changelog and commits included; no
 Kafka, no Spark. *avro*, *protobuf* (`--case`): values of four fields are read, one field is changed, and they are written. *Serde alone*:
 the same in a plain loop; *JVM* (`--peer kafka-streams`): that loop in Java, after a warm-up, which writes the same bytes
-(`kstreams_repl/bench/peers/SchemaPeer.java`).""",
+(`kstreams_repl/bench/peers/SchemaPeer.java`).
+
+With `--case functions --case sql --case map_batches`: the same filter and projection of JSON objects by Python functions, by `sql` and
+by `map_batches`, which read three fields of them, of 4, and with `--fields 20` of 20. With `--case groups-functions --case groups-sql
+--keys 100 --keys 10000 --keys 100000`: the same aggregate by key (count, sum, max) by a function and by `sql` with GROUP BY. Runs
+take turns; *to functions*: median of the ratios of records/s to those of the functions' run of the same turn.""",
     ),
     "latency": (
         "Latency",

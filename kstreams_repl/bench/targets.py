@@ -60,6 +60,7 @@ TARGETS: Mapping[tuple[str, str], tuple[Target, ...]] = MappingProxyType(
         **{("nexmark", f"{query} ratio"): (Target(">=", 1.8), Target("=", True, of="same_output")) for query in ("hopping", "rekeyed")},
         ("nexmark", "* ratio"): (Target(">=", 1.3), Target("=", True, of="same_output")),
         **{("engine", format): (Target(">=", 150_000),) for format in FORMATS},
+        **{("engine", case): (Target(">=", 1.5, of="to_functions"),) for case in ("sql*", "map_batches*", "groups-sql, *")},
         ("async", "1,000 in flight, 50 ms"): (Target(">=", 15_000),),
         ("async", "64 in flight to 1"): (Target(">=", 20),),
         ("async", "table, * keys"): (Target(">=", 0.95, of="of_ideal"),),

@@ -15,8 +15,8 @@ from kstreams_repl.dsl.stream_operators import StreamOperators
 from kstreams_repl.dsl.table_operators import TableOperators
 from kstreams_repl.dsl.windows import Millis
 from kstreams_repl.operators.aggregators import nothing
-from kstreams_repl.operators.stream_aggregate import StreamAggregate
 from kstreams_repl.operators.stream_sql import StreamSql
+from kstreams_repl.operators.stream_sql_aggregate import StreamSqlAggregate
 from kstreams_repl.operators.stream_sql_partials import SelectedColumns, StreamSqlPartials
 
 T = TypeVar("T", bound=TableOperators)
@@ -105,8 +105,8 @@ class SqlOperators(StreamOperators, Generic[T]):
             operator, _PREFIX, partials_name, key_serde=key, value_serde=serdes.json, key_changing=changes_key, value_changing=True
         )
 
-        def merge(store: str) -> StreamAggregate:
-            return StreamAggregate(store, nothing, made.merge, versioned=options.versioned)
+        def merge(store: str) -> StreamSqlAggregate:
+            return StreamSqlAggregate(store, nothing, made.merge, versioned=options.versioned)
 
         table = partials._grouped(options.key_serde, None)._table(merge, options, AGGREGATE, name)
         if not made.merge.averages:

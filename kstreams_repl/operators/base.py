@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kstreams_repl.metrics.custom import StreamsMetrics
+    from kstreams_repl.operators.partial_columns import Merging
     from kstreams_repl.runtime.record_context import RecordContext
 
 Process = Callable[[Any, Any, int, Headers], None]
@@ -93,6 +94,13 @@ class NodeContext(Protocol):
 
     def row_loop(self) -> RowLoop | None:
         """Return a function that forwards many rows to this node's children, if all nodes down to a sink fit into one loop."""
+
+    @property
+    def by_columns(self) -> bool:
+        """Whether no handler of errors, metric or trace wants to see single records."""
+
+    def merging(self) -> Merging | None:
+        """Return what the only child offers that takes partials in columns, if nothing wants to see single records."""
 
     def stream_time(self) -> int:
         """Return the largest timestamp this task has taken from its queues; -1 before the first record."""

@@ -71,9 +71,12 @@ class Statement:
 
     def columns(self, records: Any) -> list[list[Any]]:
         """Run the query over these records; return the columns of the result, numbers and texts."""
+        return [column.tolist() for column in self.arrays(records)]
+
+    def arrays(self, records: Any) -> list[Any]:
+        """Run the query over these records; return the columns of the result as arrays of numpy, NULL masked."""
         self._current.records = records
-        found = self._database.execute(self._execute).fetchnumpy()
-        return [column.tolist() for column in found.values()]
+        return list(self._database.execute(self._execute).fetchnumpy().values())
 
 
 class _Current:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 
 from kstreams_repl import serdes
@@ -32,6 +33,7 @@ _BY_SERDE = {
 }  # fmt: skip
 _BLOCK = 1 << 18
 """Bytes of JSON that are read at once: what stays in the processor's cache is read a quarter faster."""
+_FIRST, _BRACE = itemgetter(0), set(b"{")
 _BY_VALUE: dict[type, str] = {str: "string", bool: "bool", int: "int64", float: "float64", bytes: "binary"}
 
 
@@ -129,7 +131,7 @@ class RecordColumns:
             return {field.name: pa.array([], field.type) for field in schema}
         data = self.lines()
         lines = self.count - 1
-        if not (data.startswith(b"{") and data.count(b"\n") == lines == data.count(b"\n{") and b"\r" not in data):
+        if data.count(b"\n") != lines or b"\r" in data or not _begin_objects(self.json()):
             values = list(map(serdes.json.deserialize, self.json()))
             self.texts = [None if value is None else _one_line(value) for value in values]  # so that a line is a value
             self.complete = False
@@ -145,7 +147,7 @@ class RecordColumns:
 
 @dataclass(slots=True)
 class BatchResult:
-    """What a batch became: give `values`, `texts`, or a function for each.
+    """What a batch became: give `values`, `texts`, or a function for each, or `columns`.
 
     Attributes:
         rows: for each output record the index of its input record, ascending.
@@ -153,6 +155,7 @@ class BatchResult:
         texts: returns them as the json serde writes them; None: write `values`.
         keys: of the output records; None: those of their input records.
         dropped: how many input records were dropped, by reason.
+        columns: arrays of numpy, whose rows are the values as tuples.
     """
 
     rows: Sequence[int]
@@ -160,11 +163,14 @@ class BatchResult:
     texts: Callable[[], Sequence[bytes | None]] | None = None
     keys: Sequence[Any] | None = None
     dropped: Mapping[str, int] = field(default_factory=dict)
+    columns: Sequence[Any] | None = None
 
     def objects(self) -> Sequence[Any]:
         """Return the values as objects."""
         if self.values is not None:
             return self.values()
+        if self.columns is not None:
+            return list(zip(*(column.tolist() for column in self.columns), strict=True))
         return [] if self.texts is None else list(map(serdes.json.deserialize, self.texts()))
 
     def json(self) -> Sequence[bytes | None]:
@@ -258,6 +264,14 @@ def typed(values: Sequence[Any], kind: str | None, name: str) -> Any:
 def _numbers(count: int) -> Any:
     pa = arrow("a batch")
     return pa.array(range(count), pa.int32())
+
+
+def _begin_objects(texts: Sequence[Any]) -> bool:
+    """Return whether each text that is not None begins an object."""
+    try:
+        return set(map(_FIRST, texts)) == _BRACE
+    except (TypeError, IndexError):  # some are None or empty
+        return all(text is None or text.startswith(b"{") for text in texts)
 
 
 def _read(data: bytes, schema: Any, block: int) -> Any:

@@ -8,7 +8,7 @@ ORDER BY, DISTINCT or LIMIT; aggregates with GROUP BY only (`stream_sql_partials
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -20,6 +20,7 @@ from kstreams_repl.operators.record_columns import COORDINATES, VALUE, BatchResu
 from kstreams_repl.operators.sql_syntax import NOT_BY_RECORD, ROW, columns_of, groups, items_of, parsed, select_of, text_of
 
 P = TypeVar("P")
+T = TypeVar("T")
 Kinds = dict[str, str | None]
 """The types of the columns `key` and `value`."""
 NO_RECORDS = RecordColumns(0, list, list, (), (), (), None, ())
@@ -143,8 +144,8 @@ class Query(Generic[P]):
             hint = f'the columns are {VALUE}, {", ".join(COORDINATES)}; those of JSON objects are declared: columns={{"user": int}}'
         return TopologyError(f"sql() cannot run {self.query!r}: {reason}", hint=hint)
 
-    def run(self, statement: Statement, records: Any, *, as_table: bool = False) -> Any:
-        """Return the result of a statement, as columns or as an Arrow table.
+    def run(self, run: Callable[[Any], T], records: Any) -> T:
+        """Return the result of a statement's `table`, `columns` or `arrays`.
 
         Raises:
             InvalidRecordError: it fails for these records.
@@ -152,7 +153,7 @@ class Query(Generic[P]):
         import duckdb
 
         try:
-            return statement.table(records) if as_table else statement.columns(records)
+            return run(records)
         except duckdb.Error as cause:
             raise InvalidRecordError(f"the query failed: {cause}", hint="TRY_CAST returns NULL for what does not fit") from cause
 
@@ -186,9 +187,9 @@ class _Sql(Query[_Plan]):
     def __call__(self, rows: RecordColumns) -> BatchResult:
         plan, records = self.planned(rows)
         if not plan.is_text:
-            found = self.run(plan.statement, records, as_table=True)
+            found = self.run(plan.statement.table, records)
             return BatchResult(found.column(0).to_pylist(), found.column(1).to_pylist)
-        indices, texts = self.run(plan.statement, records)
+        indices, texts = self.run(plan.statement.columns, records)
         if plan.is_object:
             written = without_deleted(list(map(str.encode, texts)), indices, rows)
         else:

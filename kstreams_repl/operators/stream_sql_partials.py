@@ -2,26 +2,27 @@
 
 The query runs over each batch and returns one row per group, a *partial*: a tuple of the results for the group's records in this batch.
 It leaves under the group's key, with time, coordinates and headers of the group's record with the largest timestamp. Behind it, after a
-repartition if the key is another one than the record's, a `StreamAggregate` merges the partials of a key into its row (`MergePartials`).
+repartition if the key is another one than the record's, a `StreamSqlAggregate` merges the partials of a key into its row.
 Invariant: merging the partials of any division into batches gives the result of the query over all records; sums of DOUBLE up to the
 order of addition.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from math import isfinite
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import le
 from typing import Any
 
 from kstreams_repl import serdes
-from kstreams_repl.errors import InvalidRecordError, KStreamsError, TopologyError
+from kstreams_repl.errors import TopologyError
 from kstreams_repl.operators.batch_database import Statement, literal, open_database, quoted
 from kstreams_repl.operators.batch_operator import BatchOperator, BatchWork
 from kstreams_repl.operators.record_columns import COORDINATES, VALUE, BatchResult, RecordColumns
 from kstreams_repl.operators.sql_grouping import AT, ORDER, Grouping, Merge, group, key_name
 from kstreams_repl.operators.sql_syntax import parsed
 from kstreams_repl.operators.stream_sql import NO_RECORDS, Kinds, Query, braced
+from kstreams_repl.operators.stream_sql_aggregate import MergePartials
 from kstreams_repl.serdes import Serde
 
 
@@ -52,44 +53,6 @@ class StreamSqlPartials(BatchOperator):
             return _Partials(self, database).table()
         finally:
             database.close()
-
-
-@dataclass(frozen=True, slots=True)
-class MergePartials:
-    """The aggregator (key, partial, row) -> row of a table's rows.
-
-    Attributes:
-        names, merges: of the selected columns.
-    """
-
-    names: tuple[str, ...]
-    merges: tuple[Merge, ...]
-    averages: tuple[str, ...] = field(init=False)
-    """The names of averages: rows have a sum and a count of each, too."""
-    is_value: bool = field(init=False)
-    """A row is the single column `value`, and not a dict."""
-    merged: tuple[Callable[[Any, Any], Any], ...] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        averages = tuple(name for name, merge in zip(self.names, self.merges, strict=True) if merge is Merge.AVERAGE)
-        object.__setattr__(self, "averages", averages)
-        object.__setattr__(self, "is_value", self.names == (VALUE,) and not averages)
-        object.__setattr__(self, "merged", tuple(map(_MERGED.__getitem__, self.merges)))
-
-    def __call__(self, key: Any, partial: Sequence[Any], row: Any) -> Any:
-        """Return the new row."""
-        is_value = self.is_value
-        if row is not None and is_value is isinstance(row, dict):
-            raise KStreamsError(
-                f"the row of {key!r} has another form than the query's results: {str(row)[:60]}",
-                hint="an earlier query selected other columns: reset the store, or give the table a new one",
-            )
-        old = {} if row is None else {VALUE: row} if is_value else row
-        new = {name: merged(old.get(name), found) for name, merged, found in zip(self.names, self.merged, partial, strict=False)}
-        for name, counted in zip(self.averages, partial[len(self.names) :], strict=True):
-            total, count = _sum(old.get(f"{name}_sum"), new[name]), _count(old.get(f"{name}_count"), counted)
-            new |= {name: total / count if count else None, f"{name}_sum": total, f"{name}_count": count}
-        return new[VALUE] if is_value else new
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +123,10 @@ class _Partials(Query[_Plan]):
         return SqlTable(MergePartials(plan.names, self.grouping.merges), serde)
 
     def more(self, rows: RecordColumns) -> dict[str, Any]:
-        pa = self.pa
-        return super().more(rows) | {ORDER: pa.compute.rank(pa.array(rows.timestamps, pa.int64()), tiebreaker="first")}
+        pa, timestamps, numbers = self.pa, rows.timestamps, super().more(rows)
+        if all(map(le, timestamps, timestamps[1:])):
+            return numbers | {ORDER: rows.numbers()}
+        return numbers | {ORDER: pa.compute.rank(pa.array(timestamps, pa.int64()), tiebreaker="first")}
 
     def plan(self, records: Any, kinds: Kinds) -> _Plan:
         statement, names, types = self.statement(records, kinds)
@@ -184,28 +149,31 @@ class _Partials(Query[_Plan]):
         return _Plan(statement, tuple(names[: len(grouping.merges)]), key_kinds, as_json)
 
     def __call__(self, rows: RecordColumns) -> BatchResult:
+        import numpy
+
         grouping, dropped = self.grouping, {}
         plan, records = self.planned(rows)
         has_value = rows.has_value()
         if has_value is not None:
             records = records.filter(self.pa.array(has_value))
             dropped["null value"] = has_value.count(False)
-        found = self.run(plan.statement, records)
+        found = self.run(plan.statement.arrays, records)
         for number in plan.as_json:
-            found[number] = [None if text is None else serdes.json.deserialize(text.encode()) for text in found[number]]
+            for at, text in enumerate(found[number].tolist()):
+                found[number][at] = None if text is None else serdes.json.deserialize(text.encode())
         width = len(grouping.merges) + len(grouping.averages)
-        partials = list(zip(*found[:width], strict=True))
-        keys, counts, at = found[width:-2], found[-2], found[-1]
-        whole: Sequence[Any]
+        keys = found[width:-2]
+        masked = numpy.ma.getmaskarray(keys[0])
+        if len(keys) == 1 and masked.any():  # a table has no row for it
+            dropped["null key"] = int(found[-2][masked].sum())
+            found = [column[~masked] for column in found]
+            keys = found[width:-2]
+        whole: Sequence[Any] | None = None
         if len(keys) > 1:
-            whole = [dict(zip(grouping.keys, each, strict=True)) for each in zip(*keys, strict=True)]
-        else:
-            (whole,) = keys
-            if None in whole:  # a table has no row for it
-                dropped["null key"] = sum(count for key, count in zip(whole, counts, strict=True) if key is None)
-                kept = [key is not None for key in whole]
-                at, partials, whole = ([each for each, keep in zip(column, kept, strict=True) if keep] for column in (at, partials, whole))
-        return BatchResult(at, lambda: partials, keys=None if grouping.by_key else whole, dropped=dropped)
+            whole = [dict(zip(grouping.keys, each, strict=True)) for each in zip(*(column.tolist() for column in keys), strict=True)]
+        elif not grouping.by_key:
+            whole = keys[0].tolist()
+        return BatchResult(found[-1].tolist(), columns=found[:width], keys=whole, dropped=dropped)
 
 
 _KEY_SERDES = {"BIGINT": serdes.long, "INTEGER": serdes.integer, "SMALLINT": serdes.short, "DOUBLE": serdes.double,
@@ -233,44 +201,3 @@ def _cast(name: str, kind: str | None) -> str:
         return f"{column}::{kind} AS {column}"
     refused = literal(f"the column {name} is not a finite number")
     return f"CASE WHEN isfinite({column}::DOUBLE) OR {column} IS NULL THEN {column}::DOUBLE ELSE error({refused})::DOUBLE END AS {column}"
-
-
-# ---- merging -------------------------------------------------------------------------------------------------------------------------
-
-
-def _newer(old: Any, new: Any) -> Any:
-    return new
-
-
-def _count(old: Any, new: Any) -> Any:
-    return _sum(old or 0, new)
-
-
-def _sum(old: Any, new: Any) -> Any:
-    if old is None or new is None:
-        return new if old is None else old
-    total = old + new
-    if not (_LEAST <= total <= _MOST if type(total) is int else isfinite(total)):
-        raise InvalidRecordError(f"the sum {old} + {new} is out of range", hint="sum DOUBLE instead of integers, or smaller numbers")
-    return total
-
-
-def _least(old: Any, new: Any) -> Any:
-    return old if new is None or (old is not None and old <= new) else new
-
-
-def _most(old: Any, new: Any) -> Any:
-    return old if new is None or (old is not None and old >= new) else new
-
-
-_LEAST, _MOST = -(2**63), 2**63 - 1
-_MERGED: dict[Merge, Callable[[Any, Any], Any]] = {
-    Merge.SAME: _newer,
-    Merge.AVERAGE: _newer,  # the batch's sum
-    Merge.COUNT: _count,
-    Merge.SUM: _sum,
-    Merge.MIN: _least,
-    Merge.MAX: _most,
-    Merge.AND: _least,  # False is less than True
-    Merge.OR: _most,
-}

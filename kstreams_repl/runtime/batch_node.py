@@ -12,12 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import accumulate, repeat
+from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
 from kstreams_repl import serdes
 from kstreams_repl.errors import TopologyError, is_interrupt
 from kstreams_repl.operators.base import NodeContext, Process
 from kstreams_repl.operators.batch_operator import BatchOperator
+from kstreams_repl.operators.partial_columns import Merging, PartialColumns
 from kstreams_repl.operators.record_columns import BatchResult, RecordColumns
 from kstreams_repl.runtime.batch_mixing import Mixing
 from kstreams_repl.runtime.record_queue import StreamClock
@@ -79,6 +81,7 @@ class BatchNode:
         def run(rows: RecordColumns) -> BatchResult:
             return work(rows)
 
+        self._merging = node.merging() if operator.rekeys else None
         self.run = run
         """Runs the work; named after the node, so that a stack shows it (`compile.named`)."""
         node.on_close(self._work.close)
@@ -122,7 +125,8 @@ class BatchNode:
         try:
             result = self.run(_columns_of(waiting))
             keys = [waiting[at].key for at in result.rows] if result.keys is None else result.keys
-            found = list(zip(result.rows, keys, result.objects(), strict=True))
+            merging = self._merging_of(result)
+            values = result.objects() if merging is None else ()
         except BaseException as error:
             if is_interrupt(error):
                 raise
@@ -136,13 +140,23 @@ class BatchNode:
         self._drop(result)
         forward, record = self._forward, self._node.record
         try:
-            for at, key, value in found:
+            if merging is not None and result.columns is not None:
+                self._clock.now = max(one.stream_time for one in waiting)
+                data, ones = list(map(merging.key_serde.serialize, keys)), [waiting[at] for at in result.rows]
+                fields = "timestamp", "record_headers", "topic", "partition", "offset"
+                merging.run(PartialColumns(data, result.columns, *(list(map(attrgetter(name), ones)) for name in fields)))
+                return
+            for at, key, value in zip(result.rows, keys, values, strict=True):
                 one = waiting[at]
                 self._locate(one)
                 forward(key, value, one.timestamp, one.headers)
         except BaseException as error:
             record.raised(error)
             raise
+
+    def _merging_of(self, result: BatchResult) -> Merging | None:
+        """Return what merges the results, which are partials, without a call for each; None: forward them one by one."""
+        return None if self._merging is None or result.columns is None or self._merging.watched() else self._merging
 
     def _drop(self, result: BatchResult) -> None:
         for reason, count in result.dropped.items():
@@ -229,6 +243,8 @@ class BatchNode:
         )
         try:
             result = self.run(columns)
+            if self._merging_of(result) is not None:
+                return result, ()
             return result, result.json() if as_json else result.objects()
         except BaseException as error:  # raised again when the record enters alone
             if is_interrupt(error):
@@ -248,6 +264,13 @@ class BatchNode:
                 outlet(_picked(chunk.key_data(keys), rows), values, _picked(timestamps, rows), own)
             return
         forward, record = self._forward, self._node.record
+        if (merging := self._merging_of(result)) is not None and result.columns is not None:
+            clock.now = max(before, max(timestamps))
+            data = _picked(chunk.key_data(keys, merging.key_serde), rows)
+            own = None if headers is None or not any(headers) else _picked(headers, rows)
+            origin = record.topic, record.partition, _picked(chunk.offsets, rows)
+            merging.run(PartialColumns(data, result.columns, _picked(timestamps, rows), own, *origin))
+            return
         of_results = chunk.key_objects(keys, rows) if result.keys is None else result.keys
         times = list(accumulate(timestamps, max, initial=before))
         for at, key, value in zip(rows, of_results, values, strict=True):
@@ -292,12 +315,13 @@ class _Chunk(NamedTuple):
         keys = self.keys if rows is None else _picked(self.keys, rows)
         return keys if self.are_read else list(map(serde.deserialize, keys))
 
-    def key_data(self, serde: Serde) -> Sequence[bytes | None]:
-        """Return the keys as the serde writes them."""
+    def key_data(self, serde: Serde, other: Serde | None = None) -> Sequence[bytes | None]:
+        """Return the keys as their serde writes them, or as another one does."""
         with suppress(TypeError):  # some are None
-            if serde.ascii_safe and b"".join(self.raw_keys).isascii():  # type: ignore[arg-type]
+            same = other is None or serde.writes_like(other)
+            if same and serde.ascii_safe and b"".join(self.raw_keys).isascii():  # type: ignore[arg-type]
                 return self.raw_keys
-        return list(map(serde.serialize, self.key_objects(serde)))
+        return list(map((other or serde).serialize, self.key_objects(serde)))
 
 
 def _columns_of(waiting: Sequence[WaitingRecord]) -> RecordColumns:

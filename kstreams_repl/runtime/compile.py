@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from kstreams_repl.errors import InvalidStateStoreError, TopologyError, did_you_mean
 from kstreams_repl.operators.base import Operator, Process
+from kstreams_repl.operators.partial_columns import Merging, PartialColumns, merging_of
 from kstreams_repl.operators.processor_api import ProcessorOperator
 from kstreams_repl.runtime.loop_codegen import fuse_rows, node_in_loop
 from kstreams_repl.runtime.sinks import build_outlet, build_sink
@@ -60,6 +61,8 @@ class TaskNode:
         self.sink: SinkNode | None = None
         self.below: Mapping[str, Sequence[str]] | None = None
         """The children of every node, if rows may pass this node's children together."""
+        self.own_headers = False
+        """What the node forwards gets a copy of the headers."""
         self.rows_pass: Sequence[str] = ()
         """The nodes that rows pass on their way into `sink`, this node first."""
         self._alone: dict[str, Process] = {}
@@ -130,6 +133,25 @@ class TaskNode:
             return True
 
         return forward_rows
+
+    @property
+    def by_columns(self) -> bool:
+        return self.below is not None
+
+    def merging(self) -> Merging | None:
+        found = merging_of(self._entries[self.children[0]]) if self.by_columns and len(self.children) == 1 else None
+        if found is None:
+            return None
+        counter, merge, own_headers = self.task.counts.counter(self.name), found.run, self.own_headers
+        assert counter is not None, f"{self.name} forwards partials"
+
+        def counted(partials: PartialColumns) -> None:
+            counter[0] += len(partials.keys)
+            if own_headers and partials.headers is not None:
+                partials = partials._replace(headers=list(map(list, partials.headers)))
+            merge(partials)
+
+        return found._replace(run=counted, watched=self.task.points.watched)
 
     def stream_time(self) -> int:
         return self._clock.now
@@ -228,7 +250,7 @@ def compile_nodes(
         else:
             operator = node.operator if hasattr(node.operator, "build") else ProcessorOperator(node.operator)
             if node.name in touched and not operator.hands_on:
-                forward = _with_own_headers(forward)
+                forward, context.own_headers = _with_own_headers(forward), True
             if services.threads is not None and isinstance(operator, PARALLEL):
                 build = partial(_named_build, operator, context, codes)
                 entries[node.name] = services.threads.add(context, forward, services.clock, build)
@@ -236,6 +258,8 @@ def compile_nodes(
             entry = operator.build(context, forward)
             if node.name in services.batches:
                 named(services.batches[node.name].run, node.name, codes)
+            if (merging := merging_of(entry)) is not None:
+                named(merging.run, node.name, codes)
             if entry is forward and guard is None and meter is None:
                 handing_on.append(node)
         entry = named(entry, node.name, codes)

@@ -11,9 +11,9 @@ Immutable values stay objects until they are flushed; mutable ones are serialize
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 from kstreams_repl.serdes.base import of_values
 from kstreams_repl.stores.bytes_store import Rows, merged_over
@@ -21,12 +21,23 @@ from kstreams_repl.stores.cache_entry import NOTHING, CacheEntry, EntryState, Fr
 from kstreams_repl.stores.changelog import Changelog
 from kstreams_repl.stores.codec import SMALL, Codec
 from kstreams_repl.stores.dirty_entries import DirtyBytes, DirtyEntries
-from kstreams_repl.stores.entry_flush import EntryFlush
+from kstreams_repl.stores.entry_flush import Columns, EntryFlush
 from kstreams_repl.stores.object_store import EntryListener
 from kstreams_repl.stores.record_cache import RecordCache
-from kstreams_repl.types import Outlet, RowLoop
+from kstreams_repl.types import Headers, Outlet, RowLoop
 
 _CAPACITY = 100_000
+
+
+class RowsOver(Protocol):
+    """Rows that the operator which owns the store keeps in a form of its own; they are flushed with the cache (`write_over`)."""
+
+    @property
+    def dirty(self) -> bool: ...
+
+    def flush(self) -> None: ...
+
+    def clear(self) -> None: ...
 
 
 class WriteBackCache:
@@ -55,7 +66,12 @@ class WriteBackCache:
     ) -> None:
         self._rows = rows
         self._visible = visible
-        self._codec = codec
+        self.codec = self._codec = codec
+        self.below: Callable[[bytes], bytes | None] = rows.get
+        """Returns the stored bytes of a key below the cache."""
+        self.over: RowsOver | None = None
+        self._size_over = 0
+        self._shared = shared
         self._changelog = changelog
         self._capacity = capacity
         self._slots: dict[bytes, CacheEntry] = {}
@@ -89,7 +105,7 @@ class WriteBackCache:
 
     @property
     def dirty(self) -> bool:
-        return bool(self._dirty.order)
+        return bool(self._dirty.order) or (self.over is not None and self.over.dirty)
 
     @property
     def with_context(self) -> bool:
@@ -156,6 +172,8 @@ class WriteBackCache:
         def get(key: bytes) -> Any:
             slot = find(key)
             if slot is None:
+                if self.over is not None:
+                    self.over.flush()
                 stored = read(key)
                 if stored is None:
                     return None
@@ -270,6 +288,8 @@ class WriteBackCache:
 
     def flush(self) -> None:
         """Write and log all dirty entries, then forward them; downstream readers see all of them."""
+        if self.over is not None:
+            self.over.flush()
         if not self._dirty.order:
             return
         any_frozen, self._any_frozen = self._any_frozen or self.variable, False
@@ -303,6 +323,8 @@ class WriteBackCache:
 
     def range(self, low: bytes | None, high: bytes | None, reverse: bool = False) -> Iterator[tuple[bytes, Any]]:
         """Iterate over rows merged with the dirty entries over them, in key order."""
+        if self.over is not None:
+            self.over.flush()
         rows = self._rows.range(low, high, reverse)
         if not self._dirty.order:
             decode = self._codec.decode
@@ -313,7 +335,52 @@ class WriteBackCache:
         slots, item = self._slots, self._flush.item
         return merged_over(rows, [(key, item(slots[key])) for key in keys], self._codec.decode, reverse)
 
+    # ---- rows that the operator keeps ---------------------------------------------------------------------------------------------
+
+    def release(self) -> bool:
+        """Flush and drop all entries, so that the operator may keep their rows. Return False if there were none."""
+        if not self._slots:
+            return False
+        self.flush()
+        self._slots.clear()
+        self.dropped()
+        return True
+
+    def account_over(self, size: int) -> bool:
+        """Count the bytes of the rows over the cache; return whether the task's caches exceed their budget."""
+        self._shared.size += size - self._size_over
+        self._size_over = size
+        return self._shared.size > self._shared.max_bytes
+
+    def write_over(
+        self,
+        keys: list[bytes],
+        data: list[bytes | None],
+        timestamps: list[int],
+        headers: list[Headers],
+        origins: Iterable[tuple[Any, int, int]],
+    ) -> None:
+        """Write, log and forward rows in columns.
+
+        Args:
+            data: their serialized values, as they are written again after reading them.
+            origins: topic, partition and offset of the last record of each.
+        """
+        if self._flush.outlet is not None and None not in data:
+            stored = self.codec.encode_data(data, timestamps)  # type: ignore[arg-type]
+            self._flush.send(Columns(keys, stored, data, timestamps, headers), self._flush.outlet)
+            return
+        leaving = []
+        for key, value, at, own, origin in zip(keys, data, timestamps, headers, origins, strict=True):
+            slot = CacheEntry()
+            slot.key, slot.value, slot.at, slot.timestamp, slot.headers = key, frozen(value), at, at, own
+            slot.topic, slot.partition, slot.offset = origin
+            leaving.append(slot)
+        self._flush.write(leaving, leaving)
+
     def clear(self) -> None:
+        if self.over is not None:
+            self.over.clear()
         self._slots.clear()
         self.dropped()
         self._dirty.clear()

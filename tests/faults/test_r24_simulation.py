@@ -82,7 +82,8 @@ def test_no_seed_of_very_many_with_an_aggregate_by_sql_breaks_its_state() -> Non
 
 def test_a_partial_that_is_merged_in_a_wrong_way_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The newest partial takes the place of what was counted before."""
-    monkeypatch.setattr("kstreams_repl.operators.stream_sql_partials.MergePartials.__call__", lambda merge, key, partial, row: partial[0])
+    monkeypatch.setattr("kstreams_repl.operators.merged_columns._Column._sum", lambda column, old, new, both: new)
+    monkeypatch.setattr("kstreams_repl.operators.stream_sql_aggregate.MergePartials.__call__", lambda merge, key, partial, row: partial[0])
     wrong = [verdict.violations for seed in range(2) if (verdict := run_seed(seed, sql=True)).violations]
     assert any("totals changelog" in text for texts in wrong for text in texts), wrong
 

@@ -117,6 +117,7 @@ NULL_KEY: Exempt = {
     "StreamStreamJoin": "a left or outer join forwards it alone (KIP-962)",
     **dict.fromkeys(("TableAggregate", "TableReduce", "TableSuppress", "TableFilter", "TableMapValues", "TableTransformValues"), TABLE),
     "SubscriptionReceive": TABLE,
+    "StreamSqlAggregate": "the query has dropped the record",
 }
 ALWAYS_LOGGED: Exempt = {
     "SubscriptionReceive": "Kafka Streams has no way to turn it off for subscriptions",
@@ -142,7 +143,7 @@ NOT_FUSED: Exempt = {
     "TableSuppress": CHANGES,
     **dict.fromkeys(("StreamStreamJoin", "StreamStreamSelfJoin", "StreamJoinWindow"), SEARCHES),
     **dict.fromkeys(("StreamSessionWindowAggregate", "StreamSlidingWindowAggregate"), SEARCHES),
-    **dict.fromkeys(("StreamMapBatches", "StreamSql", "StreamSqlPartials"), WHOLE),
+    **dict.fromkeys(("StreamMapBatches", "StreamSql", "StreamSqlPartials", "StreamSqlAggregate"), WHOLE),
     **dict.fromkeys(("SubscriptionSend", "SubscriptionReceive", "SubscriptionJoin", "ForeignTableJoin", "ResponseJoin"), BYTES),
 }
 
