@@ -15,17 +15,8 @@ from kstreams_repl.serdes import time_windowed
 from kstreams_repl.stores.entry_flush import EntryFlush
 from kstreams_repl.stores.write_back_cache import WriteBackCache
 from kstreams_repl.topology.topology import Topology
-from tests.unit.runtime.test_loop_codegen import (
-    STRING,
-    Seen,
-    count_read_by_others,
-    hopping_summaries,
-    outcome,
-    put_into,
-    rows,
-    sent_by,
-    summaries,
-)
+from tests.unit.runtime.loop_topologies import STRING, count_read_by_others, hopping_summaries, summaries
+from tests.unit.runtime.test_loop_codegen import Seen, outcome, put_into, rows, sent_by
 
 
 def sessions() -> Topology:
