@@ -21,17 +21,34 @@ time.sleep(100)
 """
 
 
+def command(process: psutil.Process) -> str:
+    """The command line of a process; empty if it has ended meanwhile."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:  # a zombie is one, too
+        return ""
+
+
+def ended(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
+
+
 def test_a_cluster_whose_owner_is_killed_leaves_no_process_and_no_directory() -> None:
     owner = subprocess.Popen([sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True)
     assert owner.stdout is not None
     directory = Path(owner.stdout.readline().strip())
-    started = psutil.Process(owner.pid).children(recursive=True)
-    assert sum("org.apache.spark.deploy" in " ".join(process.cmdline()) for process in started) >= 2 and directory.is_dir()
-    owner.send_signal(signal.SIGKILL)
-    owner.wait(10)
-    owner.stdout.close()
+    try:
+        started = [process for process in psutil.Process(owner.pid).children(recursive=True) if not ended(process)]
+        assert sum("org.apache.spark.deploy" in command(process) for process in started) >= 2 and directory.is_dir()
+    finally:
+        owner.send_signal(signal.SIGKILL)
+        owner.wait(10)
+        owner.stdout.close()
     left = psutil.wait_procs(started, timeout=30)[1]
-    assert not left, [process.cmdline()[:3] for process in left]
+    assert not left, [command(process) for process in left]
     deadline = time.monotonic() + 10
     while directory.exists():
         assert time.monotonic() < deadline, list(directory.rglob("*"))

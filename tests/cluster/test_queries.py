@@ -11,6 +11,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -99,7 +100,8 @@ class Cluster:
         """kill -9 of a host: the Spark worker, its executor, its Python workers and its query server."""
         server = self.servers()[worker].pid
         self.cluster.kill(worker)
-        os.kill(server, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it ends by itself when it sees that its worker has
+            os.kill(server, signal.SIGKILL)
 
     def close(self) -> None:
         if self.web is not None:

@@ -72,7 +72,7 @@ def test_queries_of_nexmark_over_values_with_schemas_put_out_what_kafka_streams_
 def test_values_with_schemas_are_read_and_written_as_the_jvm_does() -> None:
     """The command fails if the JVM writes other bytes."""
     cases = ["--case", "avro", "--case", "protobuf"]
-    lines = lines_of("engine", *cases, "--records", "2000", "--runs", "2", "--peer", "kafka-streams")
+    _, *lines = lines_of("engine", *cases, "--records", "2000", "--runs", "2", "--peer", "kafka-streams")
     assert [line["case"] for line in lines] == [
         f"{format}{which}" for format in ("avro", "protobuf") for which in ("", ", serde alone", ", serde alone, JVM")
     ]
