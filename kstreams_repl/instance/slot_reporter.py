@@ -116,10 +116,10 @@ class SlotReporter:
         """Enter a state and report it with the instance's figures."""
         self.write(state, {"trouble": self.error, **self.figures(instance, nodes=state is RunnerState.RUNNING)})
 
-    def write(self, state: RunnerState, content: Mapping[str, Any], why: str = "") -> None:
-        """Enter a state and report it with this content."""
+    def write(self, state: RunnerState, content: Mapping[str, Any], why: str = "", *, soon: bool = False) -> None:
+        """Enter a state and report it with this content, with `soon` without waiting for the disk."""
         self._life.enter(state, why)
-        self._control.report({"state": state.value, **content})
+        self._control.report({"state": state.value, **content}, soon=soon)
 
     def report_running(self, instance: Instance) -> None:
         """Serve taps and orders, fold the metrics and report; called by the poll loop a few times a second."""
@@ -133,7 +133,7 @@ class SlotReporter:
             self._metrics.fold()
         if instance.updater is not None:
             self.add_progress(instance.updater.progress, instance)
-        self.write(running_state(instance), {"trouble": self.error, **self.figures(instance, nodes=True)})
+        self.write(running_state(instance), {"trouble": self.error, **self.figures(instance, nodes=True)}, soon=True)
 
     def _may_wait(self, instance: Instance) -> bool:
         """Return whether nothing has happened for a while, and the last report is not old."""

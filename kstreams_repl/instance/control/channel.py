@@ -111,8 +111,12 @@ class InstanceControl(Protocol):
     def has_reported(self, state: str) -> bool:
         """Return whether the last report of this slot and generation has this state."""
 
-    def report(self, content: Mapping[str, Any]) -> None:
-        """Write a report for the driver. Never blocks, never fails."""
+    def report(self, content: Mapping[str, Any], *, soon: bool = False) -> None:
+        """Write a report for the driver. Never fails.
+
+        Args:
+            soon: it may be written after this returns, or be left out if a newer one is written first: the disk is not waited for.
+        """
 
     def metrics(self, snapshot: Mapping[str, Any]) -> None:
         """Write the measurements (`metrics.snapshot`) next to the report."""

@@ -15,10 +15,14 @@ disk: each of these files has reserved blocks on the disk.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import shutil
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -41,6 +45,8 @@ from kstreams_repl.kafka.journal_records import RetryOrder
 from kstreams_repl.metrics.snapshot import validated
 from kstreams_repl.process_info import start_time
 
+_LOG = logging.getLogger("kstreams_repl.instance")
+_REPORTS = ThreadPoolExecutor(1, "reports")
 LEASE = "lease.json"
 CHECK_SECONDS = 0.005
 _SAME_SECONDS = 1.0
@@ -159,6 +165,8 @@ class FileInstanceControl:
         self.taps = TapFiles(self._directory)
         self._orders = RetryFiles(self._directory)
         self._lease = os.path.join(directory, LEASE)
+        self._newest: deque[dict[str, Any]] = deque(maxlen=1)
+        self._writing = threading.Lock()
         self._reported: Mapping[str, Any] | None = None
         self._reported_at = 0.0
         self._report = self._directory / f"report-{generation}-{slot}.json"
@@ -205,9 +213,10 @@ class FileInstanceControl:
         report = read_whole(self._report)
         return report is not None and report.get("state") == state
 
-    def report(self, content: Mapping[str, Any]) -> None:
+    def report(self, content: Mapping[str, Any], *, soon: bool = False) -> None:
         """Write the instance's report for the driver. On a full disk only a final one (failed, at rest) is written.
 
+        With `soon` a thread writes it: on a busy disk a file is replaced in milliseconds, in which records would wait.
         A report equal to the last one is left out for a second: reports come a few times a second, also without activity.
         """
         now = time.monotonic()
@@ -217,8 +226,26 @@ class FileInstanceControl:
         at_ms = int(time.time() * 1000)
         report = {"generation": self.generation, "slot": self.slot, "pid": os.getpid(), "at_ms": at_ms, **content}
         failpoint("F9")
+        if soon:
+            self._newest.append(report)
+            _REPORTS.submit(self._write_newest)
+            return
+        with self._writing:
+            self._newest.clear()
+            self._write(report)
+
+    def _write_newest(self) -> None:
+        with self._writing:
+            try:
+                self._write(self._newest.pop())
+            except IndexError:  # written already, or out of date
+                pass
+            except OSError as error:
+                _LOG.warning("a report was not written: %s", error)
+
+    def _write(self, report: dict[str, Any]) -> None:
         with suppress(FileNotFoundError):  # the driver has removed the directory; the missing lease ends the loop
-            if content.get("state") in ENDED:
+            if report.get("state") in ENDED:
                 trace = dict(report.get("failure") or {}).get("trace")
                 if trace:
                     report["failure"] = {**report["failure"], "trace": trace[-RESERVE_BYTES // 2 :]}

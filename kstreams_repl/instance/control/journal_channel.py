@@ -175,7 +175,7 @@ class JournalInstanceControl:
         """Return None: the signals of an instance on a cluster belong to the claim of one epoch."""
         return None
 
-    def report(self, content: Mapping[str, Any]) -> None:
+    def report(self, content: Mapping[str, Any], *, soon: bool = False) -> None:
         self._state = str(content.get("state"))
         if self._state == Signal.SUPERSEDED.value and self._follower.signal(self.generation) is not Signal.SUPERSEDED:
             return  # only this executor was declared lost; the slot's report is its successor's

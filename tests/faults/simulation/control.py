@@ -102,6 +102,6 @@ class LeaseControl:
     def loop_lock(self) -> SimulatedLock:
         return SimulatedLock(self._loops, self.generation, self.slot)
 
-    def report(self, content: Mapping[str, Any]) -> None:
+    def report(self, content: Mapping[str, Any], *, soon: bool = False) -> None:
         self._world.check_alive()
         self._reports[(self.generation, self.slot)] = content

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
@@ -86,6 +88,35 @@ def test_a_damaged_report_hides_no_other(tmp_path: Path, damaged: str) -> None:
     (writer.directory / "report-1-1.json").write_text(damaged)
     control.report({"state": "failed"})
     assert {slot: report["state"] for slot, report in writer.reports(1).items()} == {0: "failed"}
+
+
+def test_reports_of_a_running_instance_do_not_wait_for_the_disk(tmp_path: Path) -> None:
+    """The newest is written, and none after a final one."""
+    writer, control = make(tmp_path)
+
+    def report_soon(disk: threading.Event) -> None:
+        failpoints.hook("F10", lambda: disk.wait(10))
+        try:
+            for number in range(5):
+                control.report({"state": "running", "number": number}, soon=True)
+        finally:
+            failpoints.hook("F10", None)
+
+    slow = threading.Event()
+    report_soon(slow)
+    slow.set()
+    deadline = time.monotonic() + 10
+    while writer.reports(1).get(0, {}).get("number") != 4:
+        assert time.monotonic() < deadline, writer.reports(1)
+        time.sleep(0.01)
+    slow = threading.Event()
+    report_soon(slow)
+    assert writer.reports(1)[0]["number"] == 4
+    threading.Timer(0.05, slow.set).start()
+    control.report({"state": "paused"})
+    assert writer.reports(1)[0]["state"] == "paused"
+    control.report({"state": "running"})
+    assert writer.reports(1)[0]["state"] == "running"
 
 
 def test_who_is_fenced_looks_into_the_journal_for_a_driver_with_another_directory(tmp_path: Path) -> None:

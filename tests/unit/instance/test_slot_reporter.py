@@ -38,7 +38,7 @@ class Reports:
         self.instance = instance_of(Topology().add_source("in", "in"), Client())
         board: Any = SimpleNamespace(serve=self._serve)
         self.instance.taps = self.instance.retries = board
-        control: Any = SimpleNamespace(report=lambda content: self.at.append(clock.now))
+        control: Any = SimpleNamespace(report=lambda content, soon: self.at.append(clock.now))
         self.reporter = SlotReporter(self.instance.plan, 0, control, "driver", RunnerLifecycle("app", 0, 1), {})
 
     def _serve(self, *given: object) -> None:
