@@ -79,8 +79,7 @@ def join_by_foreign_key(left: TableT, right: TableT, plan: ForeignKeyPlan, optio
         left.key_serde,
         right.key_serde,
         with_key=plan.extractor_with_key,
-        foreign_key_topic=f"{registration_topic}-fk",
-        value_topic=f"{registration_topic}-vh",
+        registration_topic=registration_topic,
     )
     send_node = OperatorGraphNode(called("-subscription-registration-processor", REGISTRATION), origin, send)
 
@@ -115,7 +114,7 @@ def join_by_foreign_key(left: TableT, right: TableT, plan: ForeignKeyPlan, optio
     receive = OperatorGraphNode(
         called("-subscription-receive", PROCESSOR),
         origin,
-        SubscriptionReceive(store_name, right.key_serde, left.key_serde),
+        SubscriptionReceive(store_name, registration_topic, right.key_serde, left.key_serde),
         used_stores=(store_name,),
     )
     graph.add(source, receive)
@@ -127,7 +126,7 @@ def join_by_foreign_key(left: TableT, right: TableT, plan: ForeignKeyPlan, optio
         used_stores=stores_read(foreign_getter),
     )
     graph.add(receive, answer)
-    changed = ForeignTableJoin(store_name, right.key_serde)
+    changed = ForeignTableJoin(store_name, registration_topic, right.key_serde)
     changed_node = OperatorGraphNode(called("-foreign-join-subscription", PROCESSOR), origin, changed, used_stores=(store_name,))
 
     def changed_uses_versions() -> None:
@@ -158,7 +157,7 @@ def join_by_foreign_key(left: TableT, right: TableT, plan: ForeignKeyPlan, optio
     graph.copartition(sources)
     primary_getter = left._state.getter()
     response_join = ResponseJoin(
-        primary_getter, plan.joiner, plan.left_join, left.value_serde, plan.with_key, value_topic=f"{registration_topic}-vh"
+        primary_getter, plan.joiner, plan.left_join, left.value_serde, plan.with_key, registration_topic=registration_topic
     )
     resolver = OperatorGraphNode(
         called("-subscription-response-resolver", RESOLVER), origin, response_join, used_stores=stores_read(primary_getter)

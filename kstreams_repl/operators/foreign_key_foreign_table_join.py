@@ -7,7 +7,7 @@ from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
 from kstreams_repl.operators.kernel import kernel
-from kstreams_repl.serdes.foreign_key import SubscriptionResponse, foreign_key_prefix
+from kstreams_repl.serdes.foreign_key import FOREIGN_KEY, SubscriptionResponse, foreign_key_prefix, pseudo_topic
 from kstreams_repl.types import Headers
 
 
@@ -17,17 +17,20 @@ class ForeignTableJoin(Operator):
 
     Attributes:
         store: name of the subscription store.
+        registration_topic: where subscriptions are sent, without the application id.
         foreign_key_serde: of the right table's key; None = the application's default key serde.
         versioned: the right table is versioned; changes that are not the latest are dropped and counted.
     """
 
     store: str
+    registration_topic: str = ""
     foreign_key_serde: Any = None
     versioned: bool = False
 
     def build(self, node: NodeContext, forward: Process) -> Process:
         scan, drop, versioned = node.store(self.store).prefix_scan_raw, node.drop, self.versioned
-        foreign_key_to_bytes = node.task.key_serde(self.foreign_key_serde).serialize
+        foreign_key_topic = pseudo_topic(node.task.application_id, self.registration_topic, FOREIGN_KEY)
+        foreign_key_to_bytes = node.task.key_serde(self.foreign_key_serde, foreign_key_topic).serialize
 
         def notify_subscribers(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if versioned and not value[2]:

@@ -10,7 +10,7 @@ from kstreams_repl.operators.base import NodeContext, Operator, Process
 from kstreams_repl.operators.kernel import kernel
 from kstreams_repl.operators.user_functions import joiner_of_side
 from kstreams_repl.operators.value_getters import ValueGetter
-from kstreams_repl.serdes.foreign_key import hash128
+from kstreams_repl.serdes.foreign_key import VALUE_HASH, hash128, pseudo_topic
 from kstreams_repl.types import Headers
 
 
@@ -24,7 +24,7 @@ class ResponseJoin(Operator):
         left_join: left (not inner) join.
         value_serde: serializes the left value for its hash; None = the application's default value serde.
         with_key: the joiner also takes the (primary) key.
-        value_topic: pseudo topic name for which the left value is serialized (without the application id).
+        registration_topic: where subscriptions are sent, without the application id.
     """
 
     primary: ValueGetter
@@ -32,11 +32,11 @@ class ResponseJoin(Operator):
     left_join: bool
     value_serde: Any = None
     with_key: bool = False
-    value_topic: str = ""
+    registration_topic: str = ""
 
     def build(self, node: NodeContext, forward: Process) -> Process:
         read, drop, left_join = self.primary.build(node), node.drop, self.left_join
-        value_topic = f"{node.task.application_id}-{self.value_topic}"
+        value_topic = pseudo_topic(node.task.application_id, self.registration_topic, VALUE_HASH)
         value_to_bytes = node.task.value_serde(self.value_serde, value_topic).serialize
         joiner = joiner_of_side(self.joiner, with_key=self.with_key)
 

@@ -6,7 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
-from kstreams_repl.serdes.foreign_key import DELETE_KEY_AND_PROPAGATE, PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE, foreign_key_prefix
+from kstreams_repl.serdes.foreign_key import (
+    DELETE_KEY_AND_PROPAGATE,
+    FOREIGN_KEY,
+    PRIMARY_KEY,
+    PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE,
+    foreign_key_prefix,
+    pseudo_topic,
+)
 from kstreams_repl.types import Headers
 
 
@@ -19,19 +26,25 @@ class SubscriptionReceive(Operator):
 
     Attributes:
         store: name of the subscription store (timestamped key-value; key = int32 length, foreign key, primary key).
+        registration_topic: where subscriptions are sent, without the application id.
         foreign_key_serde: of the record key; None = the application's default key serde.
         key_serde: of the primary key; None = the application's default key serde.
     """
 
     store: str
+    registration_topic: str = ""
     foreign_key_serde: Any = None
     key_serde: Any = None
 
     def build(self, node: NodeContext, forward: Process) -> Process:
         store, drop = node.store(self.store), node.drop
         put, delete = store.put_raw, store.delete_raw
-        foreign_key_to_bytes = node.task.key_serde(self.foreign_key_serde).serialize
-        primary_key_to_bytes = node.task.key_serde(self.key_serde).serialize
+        task = node.task
+        foreign_key_topic, primary_key_topic = (
+            pseudo_topic(task.application_id, self.registration_topic, part) for part in (FOREIGN_KEY, PRIMARY_KEY)
+        )
+        foreign_key_to_bytes = task.key_serde(self.foreign_key_serde, foreign_key_topic).serialize
+        primary_key_to_bytes = task.key_serde(self.key_serde, primary_key_topic).serialize
 
         def receive_subscription(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             instruction = value[1]

@@ -12,10 +12,13 @@ from kstreams_repl.operators.user_functions import with_key_of
 from kstreams_repl.serdes.foreign_key import (
     DELETE_KEY_AND_PROPAGATE,
     DELETE_KEY_NO_PROPAGATE,
+    FOREIGN_KEY,
     PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE,
     PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE,
+    VALUE_HASH,
     Subscription,
     hash128,
+    pseudo_topic,
 )
 from kstreams_repl.types import Headers
 
@@ -35,8 +38,7 @@ class SubscriptionSend(Operator):
         foreign_key_serde: serializes foreign keys for comparison; None = the application's default key serde.
         with_key: the extractor also takes the key.
         versioned: the left table is versioned; changes that are not the latest are dropped and counted.
-        foreign_key_topic: pseudo topic name for which the foreign key is serialized (without the application id).
-        value_topic: pseudo topic name for which the left value is serialized (without the application id).
+        registration_topic: where subscriptions are sent, without the application id.
     """
 
     extractor: Callable[..., Any]
@@ -46,13 +48,15 @@ class SubscriptionSend(Operator):
     foreign_key_serde: Any = None
     with_key: bool = False
     versioned: bool = False
-    foreign_key_topic: str = ""
-    value_topic: str = ""
+    registration_topic: str = ""
 
     def build(self, node: NodeContext, forward: Process) -> Process:
         task, record, drop, versioned = node.task, node.record, node.drop, self.versioned
-        value_to_bytes = task.value_serde(self.value_serde, f"{task.application_id}-{self.value_topic}").serialize
-        key_to_bytes = task.key_serde(self.foreign_key_serde, f"{task.application_id}-{self.foreign_key_topic}").serialize
+        value_topic, foreign_key_topic = (
+            pseudo_topic(task.application_id, self.registration_topic, part) for part in (VALUE_HASH, FOREIGN_KEY)
+        )
+        value_to_bytes = task.value_serde(self.value_serde, value_topic).serialize
+        key_to_bytes = task.key_serde(self.foreign_key_serde, foreign_key_topic).serialize
         extract = with_key_of(self.extractor, self.with_key)
         instruct = _left_instructions if self.left_join else _inner_instructions
 

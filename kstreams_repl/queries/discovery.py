@@ -12,16 +12,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kstreams_repl import serdes
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import InvalidStateStoreError, did_you_mean
 from kstreams_repl.kafka.journal_state import JournalState
 from kstreams_repl.kafka.partitioning import partition_for_key, partitions_for_keys
 from kstreams_repl.queries.metadata import HostInfo, KeyQueryMetadata, StreamsMetadata
 from kstreams_repl.queries.store_catalogue import StorePart
+from kstreams_repl.stores.log_serdes import with_log_serdes
 from kstreams_repl.topology.names import internal_topic
 from kstreams_repl.topology.stores import StoreBuilder
 from kstreams_repl.topology.subtopologies import Subtopology
@@ -118,7 +118,9 @@ class Discovery:
         self.stores: dict[str, StoreBuilder] = {}
         self.global_stores: frozenset[str] = frozenset()
         for part in subtopologies:
-            self.stores |= {builder.name: builder for builder in part.stores}
+            self.stores |= {
+                builder.name: with_log_serdes(builder, config, internal_topics=internal_topics) for builder in part.stores
+            }
             if part.global_:
                 self.global_stores |= {builder.name for builder in part.stores}
                 continue
@@ -178,8 +180,9 @@ class Discovery:
             chosen = partitioner(topic, key, None, count)
             partition = int(next(iter(chosen)) if isinstance(chosen, set | frozenset | list | tuple) else chosen)
         else:
-            serde = serdes.resolve(builder.key_serde if serializer is None else serializer, self._config["default.key.serde"])
-            partition = partition_for_key(serde.serialize(key) or b"", count)
+            if serializer is not None:
+                builder = with_log_serdes(replace(builder, key_serde=serializer), self._config)
+            partition = partition_for_key(builder.key_serde.serialize(key) or b"", count)
         return self.metadata_for_partition(store, partition)
 
     def keys_by_partition(self, store: str, keys: Iterable[Any]) -> dict[int, list[Any]]:
@@ -191,7 +194,7 @@ class Discovery:
         builder, count = self.builder(store), self.partitions_of(store)
         if store in self.global_stores or count < 2:
             return {0: list(keys)}
-        serialize = serdes.resolve(builder.key_serde, self._config["default.key.serde"]).serialize
+        serialize = builder.key_serde.serialize
         groups: dict[int, list[Any]] = {}
         wanted = list(keys)
         for key, partition in zip(wanted, partitions_for_keys([serialize(key) or b"" for key in wanted], count), strict=True):

@@ -36,7 +36,6 @@ from kstreams_repl.queries.store_catalogue import NOTE, StoreCatalogue
 from kstreams_repl.queries.task_view import CHECK_SECONDS, TaskReader, TaskView, migrated
 from kstreams_repl.stores.engine.failures import RawError
 from kstreams_repl.stores.log_serdes import with_log_serdes
-from kstreams_repl.topology.names import internal_topic
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind, in_application
 from kstreams_repl.topology.topology import Topology
 from kstreams_repl.types import TaskId
@@ -99,9 +98,8 @@ class LocalStores:
         self._subtopologies: dict[str, int] = {}
         for part in topology.subtopologies():
             for builder in part.stores:
-                source = builder.source_topic
-                log = internal_topic(self.application_id, source) if source and source in topology.internal_topics else source
-                self._builders[builder.name] = with_log_serdes(in_application(builder, stores, rows), config, log)
+                own = in_application(builder, stores, rows)
+                self._builders[builder.name] = with_log_serdes(own, config, internal_topics=topology.internal_topics)
             if part.global_:
                 self.global_stores |= {builder.name for builder in part.stores}
             else:

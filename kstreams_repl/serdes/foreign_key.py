@@ -25,6 +25,9 @@ PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE = 2
 PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE = 3
 """Subscribe, and respond only if there is a row."""
 
+FOREIGN_KEY, PRIMARY_KEY, VALUE_HASH = "-fk", "-pk", "-vh"
+"""What `pseudo_topic` stands for: foreign keys, primary keys, and the left value in its hash."""
+
 _HASH_IS_NULL = 0x80
 _HASH_SIZE = 16
 _LENGTH = struct.Struct(">i")
@@ -40,6 +43,16 @@ def hash128(data: bytes) -> bytes:
         '8cc66bdf24a3b65ee942bed9d38bee40'
     """
     return _HASH.pack(*mmh3.mmh3_x64_128_utupledigest(data, _SEED))
+
+
+def pseudo_topic(application_id: str, registration_topic: str, part: str) -> str:
+    """Return the topic for which a part of a subscription is serialized: it names the subject of the part's schema.
+
+    Example:
+        >>> pseudo_topic("app", "join-subscription-registration-topic", PRIMARY_KEY)
+        'app-join-subscription-registration-topic-pk'
+    """
+    return f"{application_id}-{registration_topic}{part}"
 
 
 class Subscription(NamedTuple):
@@ -106,7 +119,12 @@ def _subscription(inner: Serde) -> Serde:
             partition = _LENGTH.unpack_from(data, end)[0]
         return Subscription(digest, instruction, from_bytes(data[start:end]), partition)
 
-    return Serde(serialize, deserialize, name=f"subscription({inner.name})", recipe=(_subscription, (inner,)))
+    def bind(topic: str | None, part: Any, registry: Any) -> Serde:
+        bound = inner.for_topic(topic and topic + PRIMARY_KEY, "key", registry)
+        return itself if bound is inner else _subscription(bound)
+
+    itself = Serde(serialize, deserialize, name=f"subscription({inner.name})", recipe=(_subscription, (inner,)), bind=bind)
+    return itself
 
 
 def subscription_response(value_serde: Serde | None = None) -> Any:

@@ -6,24 +6,32 @@ that is filled from a source topic, only the serdes tell whether schema ids in h
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from kstreams_repl import serdes
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.serdes.deferred import DeferredSerde
 from kstreams_repl.serdes.schemas.registry import Part, settings_from
-from kstreams_repl.topology.names import changelog_topic
+from kstreams_repl.topology.names import changelog_topic, internal_topic
 from kstreams_repl.topology.stores import StoreBuilder
 
 
-def with_log_serdes(builder: StoreBuilder, config: StreamsConfig, topic: str | None = None) -> StoreBuilder:
+def with_log_serdes(
+    builder: StoreBuilder, config: StreamsConfig, topic: str | None = None, internal_topics: Collection[str] = ()
+) -> StoreBuilder:
     """Return the builder with both serdes.
 
     Args:
         config: the application's settings.
         topic: the topic that logs the rows; None: the source topic, or the changelog by its name.
+        internal_topics: of the topology, without the application id; a source topic may be one of them.
     """
-    log = topic or builder.source_topic or changelog_topic(config["application.id"], builder.name)
+    log = topic or builder.source_topic
+    if log is None:
+        log = changelog_topic(config["application.id"], builder.name)
+    elif log in internal_topics:
+        log = internal_topic(config["application.id"], log)
     registry = settings_from(config.client)
     key, value = (serdes.resolve(config[f"default.{part}.serde"]) for part in ("key", "value"))
 

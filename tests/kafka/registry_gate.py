@@ -25,6 +25,7 @@ class RegistryGate:
         url: its address in place of the registry's.
         accepts: whether it answers a request with this header ``Authorization`` (empty: none).
         delay: seconds before each answer.
+        failures: how many of the next requests it answers with 503.
         requests: (method, path, status) of all requests.
     """
 
@@ -34,6 +35,7 @@ class RegistryGate:
         basic = None if user_info is None else "Basic " + base64.b64encode(user_info.encode()).decode()
         self.accepts: Callable[[str], bool] = lambda sent: basic is None or sent == basic
         self.delay = 0.0
+        self.failures = 0
         self._ids: dict[str, int] | None = {} if guids else None
         self.requests: list[tuple[str, str, int]] = []
         self._target, self._closed = urlsplit(target), False
@@ -70,6 +72,9 @@ class RegistryGate:
         while time.monotonic() - began < self.delay and not self._closed:
             time.sleep(0.02)
         body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
+        if self.failures > 0:
+            self.failures -= 1
+            return 503, b'{"error_code": 50301, "message": "Service Unavailable"}'
         if not self.accepts(request.headers.get("Authorization") or ""):
             return 401, b'{"error_code": 40101, "message": "Unauthorized"}'
         connection = HTTPConnection(str(self._target.hostname), self._target.port or 80, timeout=30)

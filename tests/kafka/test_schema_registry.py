@@ -24,13 +24,17 @@ from google.protobuf.type_pb2 import Field
 
 import kstreams_repl as ks
 from kstreams_repl import serdes
+from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import ConfigError, SchemaRegistryError, SchemaRegistryUnavailableError, SerializationError
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.embedded.registry import EmbeddedRegistry
+from kstreams_repl.kafka.partitioning import partition_for_key
+from kstreams_repl.queries.discovery import Discovery
 from kstreams_repl.serdes.schemas.registry import Settings, default_registry, settings_of, use_by_default
 from kstreams_repl.session.session_directory import SessionDirectory
 from tests.kafka.registry_gate import RegistryGate
 from tests.kafka.schema_evolutions import PROTO
+from tests.unit.queries.serving import Journal
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]  # on a new machine the first one fetches the registry
 
@@ -209,6 +213,70 @@ def test_each_topic_and_changelog_has_its_subject(registry: EmbeddedRegistry, cl
         out = driver.create_output_topic(f"{name}-out", "string", "registry").read_values()
     assert out == [{"sum": 1}, {"sum": 3}, {"sum": 6}]
     assert {f"{name}-value", f"{name}-out-value", f"app-{name}-totals-changelog-value"} <= set(client.get_subjects())
+
+
+def test_keys_and_values_of_a_foreign_key_join_have_kafka_streams_subjects(
+    registry: EmbeddedRegistry, client: SchemaRegistryClient, name: str
+) -> None:
+    order_id, customer_id, order, customer = (
+        serdes.avro({"type": "record", "name": kind, "fields": [{"name": "id", "type": "long"}, *more]})
+        for kind, more in (
+            ("OrderId", []), ("CustomerId", []),
+            ("Order", [{"name": "customer", "type": "long"}]), ("Customer", [{"name": "name", "type": "string"}]),
+        )
+    )  # fmt: skip
+    builder = ks.StreamsBuilder()
+    orders = builder.table(f"{name}-orders", key_serde=order_id, value_serde=order)
+    customers = builder.table(f"{name}-customers", key_serde=customer_id, value_serde=customer)
+    joined = orders.join(
+        customers,
+        lambda one, other: f"{one['id']}:{other['name']}",
+        foreign_key=lambda value: {"id": value["customer"]},
+        name="bought",
+    )
+    joined.to_stream().to(f"{name}-out", key_serde=order_id, value_serde="string")
+    config = {"application.id": f"app-{name}", "schema.registry.url": registry.url}
+    with ks.TopologyTestDriver(builder, config) as driver:
+        left = driver.create_input_topic(f"{name}-orders", order_id, order)
+        right = driver.create_input_topic(f"{name}-customers", customer_id, customer)
+        left.pipe_input({"id": 1}, {"id": 1, "customer": 7})
+        right.pipe_input({"id": 7}, {"id": 7, "name": "Ann"})
+        left.pipe_input({"id": 2}, {"id": 2, "customer": 7})
+        right.pipe_input({"id": 7}, {"id": 7, "name": "Bea"})
+        out = driver.create_output_topic(f"{name}-out", order_id, "string")
+        found = [(record.key["id"], record.value) for record in out.read_records()]
+    assert found[:2] == [(1, "1:Ann"), (2, "2:Ann")] and sorted(found[2:]) == [(1, "1:Bea"), (2, "2:Bea")]
+    registration = f"app-{name}-bought-subscription-registration-topic"
+    assert {f"{registration}-fk-key", f"{registration}-pk-key", f"{registration}-vh-value"} <= set(client.get_subjects())
+
+
+def test_a_key_with_a_schema_leads_to_its_partition(registry: EmbeddedRegistry, name: str) -> None:
+    """Also by a serde that the caller names: its bytes depend on the id of the schema."""
+    key = serdes.avro({"type": "record", "name": "Id", "fields": [{"name": "id", "type": "long"}]})
+    builder = ks.StreamsBuilder()
+    builder.stream(name, key_serde=key, value_serde="string").group_by_key().count(store="counts")
+    config = StreamsConfig({"application.id": f"app-{name}", "schema.registry.url": registry.url})
+    topology = builder.build()
+    journal = Journal().assign({"0": tuple(f"0_{number}" for number in range(4))})
+    discovery = Discovery(f"app-{name}", topology.subtopologies(), topology.internal_topics, config, lambda: journal.state)
+    keys = [{"id": number} for number in range(40)]
+    written = key.for_topic(name, "key", settings_of(registry.url)).serialize
+    wanted = [partition_for_key(written(one) or b"", 4) for one in keys]
+    assert len(set(wanted)) == 4
+    for serializer in (None, key):
+        assert [discovery.query_metadata_for_key("counts", one, serializer=serializer).partition for one in keys] == wanted
+    by_partition = discovery.keys_by_partition("counts", keys)
+    assert {number: len(group) for number, group in by_partition.items()} == {number: wanted.count(number) for number in range(4)}
+
+
+def test_a_registry_that_fails_twice_is_asked_a_third_time(registry: EmbeddedRegistry, name: str) -> None:
+    with RegistryGate(registry.url) as gate:
+        gate.failures = 2
+        point = serdes.avro({"type": "record", "name": "P", "fields": [{"name": "x", "type": "long"}]})
+        bound = point.for_topic(name, "value", settings_of(gate.url))
+        data = bound.serialize({"x": 1})
+        assert data is not None and bound.deserialize(data) == {"x": 1}
+        assert [status for _, _, status in gate.requests[:3]] == [503, 503, 200]
 
 
 def test_no_handler_skips_records_because_the_registry_is_down(name: str) -> None:
