@@ -29,19 +29,12 @@ def command(process: psutil.Process) -> str:
         return ""
 
 
-def ended(process: psutil.Process) -> bool:
-    try:
-        return bool(process.status() == psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return True
-
-
 def test_a_cluster_whose_owner_is_killed_leaves_no_process_and_no_directory() -> None:
     owner = subprocess.Popen([sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True)
     assert owner.stdout is not None
     directory = Path(owner.stdout.readline().strip())
     try:
-        started = [process for process in psutil.Process(owner.pid).children(recursive=True) if not ended(process)]
+        started = [process for process in psutil.Process(owner.pid).children(recursive=True) if command(process)]
         assert sum("org.apache.spark.deploy" in command(process) for process in started) >= 2 and directory.is_dir()
     finally:
         owner.send_signal(signal.SIGKILL)

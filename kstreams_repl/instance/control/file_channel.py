@@ -240,8 +240,8 @@ class FileInstanceControl:
                 self._write(self._newest.pop())
             except IndexError:  # written already, or out of date
                 pass
-            except OSError as error:
-                _LOG.warning("a report was not written: %s", error)
+            except Exception as error:  # nobody reads the result of this call
+                _LOG.warning("a report was not written: %s: %s", type(error).__name__, error, exc_info=True)
 
     def _write(self, report: dict[str, Any]) -> None:
         with suppress(FileNotFoundError):  # the driver has removed the directory; the missing lease ends the loop
