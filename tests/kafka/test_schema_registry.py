@@ -370,6 +370,14 @@ def test_a_source_without_a_serde_reads_what_the_registry_says(session: ks.Sessi
     assert "25.00" in repr(session.peek(prices))
 
 
+def test_a_source_without_a_serde_reads_what_the_session_produced_with_a_schema(session: ks.Session, name: str) -> None:
+    """The session remembers a serde that has no name, which a recorded setting cannot keep: the registry's stands for it."""
+    point = serdes.avro({"type": "record", "name": "P", "fields": [{"name": "x", "type": "long"}]})
+    session.produce(name, [("a", {"x": 21})], key_serde="string", value_serde=point)
+    builder = ks.StreamsBuilder()
+    assert "42" in repr(session.peek(builder.stream(name, key_serde="string").map_values(lambda value: value["x"] * 2)))
+
+
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(300)

@@ -13,6 +13,7 @@ from typing import Any
 
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.dsl.call_log import Handle
+from kstreams_repl.serdes import Serde, registry
 from kstreams_repl.serdes.by_topic import SETTING, Pair, has_name, parse, write
 from kstreams_repl.session.application.topology_resolution import topology_of
 from kstreams_repl.session.cluster_client import ClusterClient
@@ -40,8 +41,9 @@ def built_with_serdes(
         if topic in recorded or topic in settled:
             continue
         found = client.serdes_of(topic)
-        if found == UNKNOWN:
-            found = client.recognise_serdes(topic)
+        if found == UNKNOWN or any(map(_is_of_a_schema, found)):
+            seen = client.recognise_serdes(topic)
+            found = seen if found == UNKNOWN else (_readable(found[0], seen[0]), _readable(found[1], seen[1]))
         pair = tuple(
             serde if want and may and has_name(serde) else None for serde, want, may in zip(found, wanted, allowed, strict=True)
         )
@@ -53,6 +55,16 @@ def built_with_serdes(
         client.report("\n".join(f"{topic} is read as {_text_of(pair)}, as it was written" for topic, pair in fresh.items()))
     more = config.with_(**{SETTING: write({**recorded, **fresh})})
     return topology_of(thing, more), more
+
+
+def _is_of_a_schema(serde: Serde | None) -> bool:
+    """Return whether a registered schema reads the serde's bytes, which has no name itself."""
+    return serde is not None and serde.reads_header_ids and not has_name(serde)
+
+
+def _readable(known: Serde | None, seen: Serde | None) -> Serde | None:
+    """Return the registry's serde for one of a schema, if the topic is recognised as such; else the known one."""
+    return seen if _is_of_a_schema(known) and seen is registry else known
 
 
 def _text_of(pair: Pair) -> str:
