@@ -240,7 +240,7 @@ class FileInstanceControl:
                 self._write(self._newest.pop())
             except IndexError:  # written already, or out of date
                 pass
-            except Exception as error:  # nobody reads the result of this call
+            except Exception as error:  # the pool keeps the error of this call where no caller looks
                 _LOG.warning("a report was not written: %s: %s", type(error).__name__, error, exc_info=True)
 
     def _write(self, report: dict[str, Any]) -> None:
