@@ -361,6 +361,57 @@ def test_one_query_over_five_writer_versions_has_typed_columns_of_all_of_them(se
     assert session.sql(f'SELECT sum(value.price), {at_time} FROM "{name}"').fetchall() == [(Decimal("100000012.54"), True)]
 
 
+def test_one_query_over_five_protobuf_versions_has_the_fields_of_all_of_them(session: ks.Session, client: Any, name: str) -> None:
+    """A text, a time, a nested message and a list are added; what a writer's version does not have is NULL, not proto3's default."""
+    fields = (
+        "int32 id = 1;", "string note = 2;", "google.protobuf.Timestamp at = 3;", "message Address { string city = 1; } Address home = 4;",
+        "repeated string tags = 5;",
+    )  # fmt: skip
+    at = datetime(2013, 1, 9, 8, 30, tzinfo=UTC)
+    values: list[dict[str, Any]] = [
+        {"id": 1}, {"id": 2, "note": "n"}, {"id": 3, "at": at}, {"id": 4, "home": {"city": "Basel"}}, {"id": 5, "tags": ["a", "b"]},
+    ]  # fmt: skip
+    for number, value in enumerate(values):
+        imported = 'import "google/protobuf/timestamp.proto"; ' if number > 1 else ""
+        text = f'syntax = "proto3"; package shop; {imported}message Order {{ {" ".join(fields[: number + 1])} }}'
+        session.produce(name, [(f"k{number}", value, 1000 + number)], value_serde=serdes.protobuf(schema=text, message="shop.Order"))
+    assert client.get_versions(f"{name}-value") == [1, 2, 3, 4, 5]
+    session.client.serdes = type(session.client.serdes)()
+    kinds = ", ".join(f"typeof(value.{field})" for field in ("id", "note", '"at"', "home", "tags"))
+    assert session.sql(f'SELECT DISTINCT {kinds} FROM "{name}"').fetchall() == [
+        ("BIGINT", "VARCHAR", "TIMESTAMP WITH TIME ZONE", "STRUCT(city VARCHAR)", "VARCHAR[]")
+    ]
+    rows = session.sql(f'''SELECT value.id, value.note, epoch(value."at"), value.home.city, value.tags FROM "{name}" ORDER BY key''')
+    assert rows.fetchall() == [
+        (1, None, None, None, None), (2, "n", None, None, None), (3, "", at.timestamp(), None, None), (4, "", None, "Basel", None),
+        (5, "", None, None, ["a", "b"]),
+    ]  # fmt: skip
+
+
+def test_one_query_over_five_json_schemas_has_the_fields_of_all_of_them(session: ks.Session, client: Any, name: str) -> None:
+    properties = {
+        "id": {"type": "integer"}, "note": {"type": "string"}, "price": {"type": "number"},
+        "home": {"type": "object", "properties": {"city": {"type": "string"}}}, "tags": {"type": "array", "items": {"type": "string"}},
+    }  # fmt: skip
+    values: list[dict[str, Any]] = [
+        {"id": 1}, {"id": 2, "note": "n"}, {"id": 2**40, "price": 2.5}, {"id": 4, "home": {"city": "Basel"}}, {"id": 5, "tags": ["a"]},
+    ]  # fmt: skip
+    for number, value in enumerate(values):
+        schema = {"title": "Order", "type": "object", "properties": dict(list(properties.items())[: number + 1]), "required": ["id"]}
+        session.produce(name, [(f"k{number}", value, 1000 + number)], value_serde=serdes.json_schema(schema))
+    assert client.get_versions(f"{name}-value") == [1, 2, 3, 4, 5]
+    session.client.serdes = type(session.client.serdes)()
+    kinds = ", ".join(f"typeof(value.{field})" for field in properties)
+    assert session.sql(f'SELECT DISTINCT {kinds} FROM "{name}"').fetchall() == [
+        ("BIGINT", "VARCHAR", "DOUBLE", "STRUCT(city VARCHAR)", "VARCHAR[]")
+    ]
+    rows = session.sql(f'''SELECT value.id, value.note, value.price, value.home.city, value.tags FROM "{name}" ORDER BY key''').fetchall()
+    assert rows == [
+        (1, None, None, None, None), (2, "n", None, None, None), (2**40, None, 2.5, None, None), (4, None, None, "Basel", None),
+        (5, None, None, None, ["a"]),
+    ]  # fmt: skip
+
+
 def test_a_source_without_a_serde_reads_what_the_registry_says(session: ks.Session, name: str) -> None:
     serde = serdes.avro(ORDER)
     session.produce(name, [("a", VALUE, 1000)], value_serde=serde)
