@@ -146,6 +146,11 @@ class JournalState:
         return self._homes.get(slot)
 
     @property
+    def has_claims(self) -> bool:
+        """Whether executors have claimed slots in this generation: its instances run on a cluster."""
+        return bool(self._homes)
+
+    @property
     def working(self) -> frozenset[int]:
         """The slots with a claim in progress: its epoch has not ended."""
         return frozenset(slot for _, slot in list(self._working))

@@ -115,6 +115,7 @@ def test_another_kernel_taps_what_this_one_drives(broker: Any, cluster: Standalo
             settle(lambda: app.reports.records > 0, "records", story=lambda: app)
             attached = other.attach(name, topology(name, "first"))
             seen = attached.peek("shaped", 20, timeout=30)
+            assert attached.standing == "running under another kernel" and attached.standing in repr(attached)
             assert len(seen) == 20 and "live from" in repr(seen), seen
             assert all(record.key == f"k{record.value['n'] % 7}" and record.value["label"] == "first" for record in seen)
             tail = attached.tail("shaped")
@@ -132,3 +133,4 @@ def test_another_kernel_taps_what_this_one_drives(broker: Any, cluster: Standalo
         app.stop()
         seen = attached.peek("shaped", 5, timeout=30)
         assert len(seen) == 5 and "live from" not in repr(seen), "a sample, as it does not run any more"
+        assert attached.standing == "stopped"

@@ -31,7 +31,7 @@ _SLICE = 4_000
 """Records that one task may process before the next task's turn and before clocks are checked."""
 _AHEAD = 2_000
 """Records taken from the client at a time while a commit waits for the broker."""
-_NAPS = ((1.0, 0.02), (5.0, 0.06), (20.0, 0.12), (math.inf, 0.2))
+_NAPS = ((1.0, 0.02), (5.0, 0.06), (20.0, 0.12), (math.inf, 0.4))
 """(idle for less than, poll timeout), both in seconds. A record ends the poll at once; only signals wait for its timeout.
 Wake-ups are the cost of an idle instance: 0.4 ms of processor time each, because its data has been evicted from the processor's
 caches.

@@ -66,6 +66,7 @@ class Application(ApplicationView):
         *,
         definition: Any = None,
         found: str | None = None,
+        claimed: bool = False,
         detached: bool = False,
         failure: BaseException | None = None,
     ) -> None:
@@ -86,7 +87,7 @@ class Application(ApplicationView):
         self._applications = applications
         self._deployment = deployment
         self._history = history
-        self._found = found
+        self._found, self._claimed = found, claimed
         self._control = threading.Lock()
         self._starting: Work | None = None
         self._start_error = failure

@@ -67,6 +67,8 @@ class ApplicationView(QueryView):
     _deployment: Deployment | DetachedDeployment
     _history: VersionHistory
     _found: str | None
+    _claimed: bool
+    """Whether it was attached and executors of a cluster had claimed its instances: another kernel may drive it."""
     _starting: Work | None
     _start_error: BaseException | None
     _rates: Rates
@@ -84,7 +86,7 @@ class ApplicationView(QueryView):
 
     @property
     def status(self) -> ApplicationState:
-        """The status, an `ApplicationState`: a string with Kafka Streams' names.
+        """The status under this kernel, an `ApplicationState`: a string with Kafka Streams' names.
 
         A failed application stays failed until it is started again.
 
@@ -107,12 +109,15 @@ class ApplicationView(QueryView):
 
     @property
     def standing(self) -> str:
-        """The status, and whether it is detached, as display text.
+        """The status as display text; also says whether it is detached, or that another kernel runs it on a cluster.
 
         Example:
             >>> app.standing
         """
-        return f"{self.status}, detached" if self.detached else self.status
+        if self.detached:
+            return f"{self.status}, detached"
+        run = self._run_of_another_kernel() if self._claimed else None
+        return f"{run.status} under another kernel" if run is not None and run.status == "running" else self.status
 
     @property
     def log(self) -> Path | None:
@@ -391,10 +396,13 @@ class ApplicationView(QueryView):
 
     def _run_to_tap(self) -> TappedApplication:
         """Return this application, or its run under another kernel if this one has attached it and not started it."""
+        return self._run_of_another_kernel() or self
+
+    def _run_of_another_kernel(self) -> JournaledRun | None:
         if self.detached or self._found is None or self._deployment.status != "created":
-            return self
+            return None
         if journal_topic_name(self.name) not in self.client.admin.topics():
-            return self
+            return None
         return JournaledRun(self.name, self.config, self.client, self._follow())
 
     def retries(self, node: Any) -> Retries:

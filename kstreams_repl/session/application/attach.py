@@ -37,6 +37,7 @@ class FoundApplication:
 
     Attributes:
         status: paused or stopped.
+        claimed: executors of a cluster have claimed its instances.
         version: to announce with the next start; None: the one in force stays.
     """
 
@@ -44,6 +45,7 @@ class FoundApplication:
     config: StreamsConfig
     history: VersionHistory
     status: str
+    claimed: bool
     version: VersionText | None = None
 
 
@@ -65,6 +67,7 @@ def attach(
         version=found.version,
         definition=topology,
         found=found.status,
+        claimed=found.claimed,
         detached=detached,
         failure=None if detached else _earlier_failure(found.config, name),
     )
@@ -99,7 +102,7 @@ def find_application(client: ClusterClient, name: str, config: Mapping[str, Any]
     checked = client.application_config(name, {**saved.settings, **config})
     topology = make_topology(saved, name, checked)
     version = history.keep(saved.topology_program, topology, checked) if config or trust else None
-    return FoundApplication(topology, checked, history, _status(state), version)
+    return FoundApplication(topology, checked, history, _status(state), state.has_claims, version)
 
 
 def _with_topology(client: ClusterClient, name: str, topology: Any, config: Mapping[str, Any]) -> FoundApplication:
@@ -116,7 +119,7 @@ def _with_topology(client: ClusterClient, name: str, topology: Any, config: Mapp
     history = VersionHistory(client.files, name)
     history.continue_or_begin(checked)
     version = history.keep(program_of(topology, built, client.variables), built, checked)
-    return FoundApplication(built, checked, history, _status(state), version)
+    return FoundApplication(built, checked, history, _status(state), state.has_claims, version)
 
 
 def _status(state: JournalState) -> str:

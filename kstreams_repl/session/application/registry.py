@@ -31,6 +31,7 @@ class ApplicationRegistry(dict[str, Application]):
         version: VersionText | None = None,
         definition: Any = None,
         found: str | None = None,
+        claimed: bool = False,
         detached: bool = False,
         failure: BaseException | None = None,
     ) -> Application:
@@ -40,6 +41,7 @@ class ApplicationRegistry(dict[str, Application]):
             version: to announce in the journal with the next start; None: the one that is there stays.
             definition: the builder, stream, table or topology of the notebook.
             found: its status according to the journal, for an application that was attached.
+            claimed: whether executors of a cluster have claimed its instances, according to the journal.
             detached: whether a process of its own drives it.
             failure: the error with which it failed under an earlier kernel.
         """
@@ -55,6 +57,7 @@ class ApplicationRegistry(dict[str, Application]):
             history,
             definition=definition,
             found=found,
+            claimed=claimed,
             detached=detached,
             failure=failure,
         )
