@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from kstreams_repl.errors import UnknownTopicError
 from kstreams_repl.instance.failures.rejected_records import RejectedRecords, identity
 from kstreams_repl.instance.tasks.production_errors import ProductionErrors
-from kstreams_repl.kafka.partitioning import partitioner, partitioner_of_columns
+from kstreams_repl.kafka.partitioning import partitioner, partitions_for_keys
 from kstreams_repl.runtime.collector import Direct, Send, SendMany, Site, one_by_one
 from kstreams_repl.table_files.instance_tables import InstanceTables, TaskRows
 from kstreams_repl.topology.table_files import TableFiles
@@ -62,7 +62,6 @@ class KafkaRecordCollector:
         self._count = count
         self._counts: dict[str, int] = {}
         self._partitioners: dict[str, Callable[[bytes], int]] = {}
-        self._column_partitioners: dict[str, Callable[[Sequence[bytes]], list[int]]] = {}
         self._changelogs = changelogs
         self._track = track
         self.rejected = rejected or RejectedRecords()
@@ -87,10 +86,7 @@ class KafkaRecordCollector:
 
     def partitions_of(self, topic: str, keys: Sequence[bytes]) -> list[int]:
         """Return `partition_of` for a column of keys."""
-        partitions_of = self._column_partitioners.get(topic)
-        if partitions_of is None:
-            partitions_of = self._column_partitioners[topic] = partitioner_of_columns(self.partitions(topic))
-        return partitions_of(keys)
+        return partitions_for_keys(keys, self.partitions(topic))
 
     def sender(self, topic: str, site: Site | None = None) -> Send:
         return self.senders(topic, site)[0]
