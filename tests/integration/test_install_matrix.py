@@ -145,9 +145,10 @@ def installed(python: str, wheel: Path, extra: str, folder: Path, *installer: st
 
 @pytest.fixture(scope="module")
 def uv(tmp_path_factory: pytest.TempPathFactory) -> Command:
-    """Resolves for another Python or platform, and to the lowest versions. It leaves lock files in its temporary directory."""
+    """Resolves for another Python or platform, and to the lowest versions. It leaves lock files in its temporary directory, and a cache
+    would get another copy of pyspark's source, half a gigabyte, with each call."""
     folder = tmp_path_factory.mktemp("tools")
-    return "env", f"TMPDIR={folder}", tools_installed(folder / "venv", "uv").parent / "uv", "pip"
+    return "env", f"TMPDIR={folder}", tools_installed(folder / "venv", "uv").parent / "uv", "--no-cache", "pip"
 
 
 def resolved(uv: Command, folder: Path, *options: str) -> dict[str, str]:
