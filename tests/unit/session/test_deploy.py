@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from time import time as now
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.errors import DeployError, InvalidNameError, KStreamsError, SessionFileError, TopologyError, UnknownTopicError
+from kstreams_repl.errors import (
+    BrokerUnavailableError,
+    DeployError,
+    InvalidNameError,
+    KStreamsError,
+    SessionFileError,
+    TopologyError,
+    UnknownTopicError,
+)
 from kstreams_repl.kafka.admin import NewTopicSpec
+from kstreams_repl.kafka.journal_records import Claim, DesiredState, InstanceReport, encode
 from kstreams_repl.session.application import journal_lookup
 from kstreams_repl.session.application.compatibility import last_writer
 from kstreams_repl.session.application.versions import Version
@@ -222,6 +233,31 @@ def test_attaching_with_a_topology_wants_the_settings_that_could_not_be_written_
         session.attach("app", summing())
     session.config["default.timestamp.extractor"] = lambda record, before: 1  # the session's own do
     assert session.attach("app", summing()).config["default.timestamp.extractor"]
+
+
+def test_an_application_on_a_cluster_is_shown_as_running_under_the_kernel_that_drives_it(
+    cluster: SmallCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was shown as stopped."""
+    session = in_another_kernel(cluster, tmp_path, monkeypatch)
+    journal = cluster.journal
+    assert journal is not None and journal.desired is not None
+    generation = journal.desired.generation
+    assert not journal.has_claims and session.attach("app", summing()).standing == "stopped"
+    journal.apply(*encode(Claim(generation, 0, 0, "far:7", "run", place="executor-1")), 100)
+    app = SmallSession(cluster, tmp_path / "other").attach("app", summing())
+    monkeypatch.setattr(app, "_follow", lambda: SimpleNamespace(state=journal))
+    assert app.standing == "stopped", "no instance has reported"
+    journal.apply(*encode(DesiredState(generation, "running", 1, 1)), 101)
+    journal.apply(*encode(InstanceReport(generation, 0, "far:7", "running", int(now() * 1000), host="executor-far-0")), 102)
+    assert app.standing == "running under another kernel" and app.standing in repr(app)
+    assert app.status == "stopped", "under this one"
+
+    def silent() -> Any:
+        raise BrokerUnavailableError("no answer")
+
+    monkeypatch.setattr(cluster, "topics", silent)
+    assert app.standing == "stopped"
 
 
 def test_a_deploy_that_is_refused_leaves_no_version(session: SmallSession, cluster: SmallCluster) -> None:
