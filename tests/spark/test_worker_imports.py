@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import os
+import socket
+import struct
 import subprocess
 import sys
 import sysconfig
@@ -16,6 +18,7 @@ import pytest
 
 from kstreams_repl.errors import DeployError
 from kstreams_repl.spark.failures.failure_translation import python_error
+from kstreams_repl.spark.startup.fork_server import DAEMON_MODULE, PATH_VARIABLE
 from tests.spark.hosting import Host, failed, numbered, passing, processed
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,6 +59,24 @@ def test_no_thread_runs_where_workers_are_forked() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
     assert len(ast.literal_eval(done.stdout)) == 1, done.stdout
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prctl")
+def test_a_worker_that_was_just_forked_ends_with_its_daemon() -> None:
+    """It has not read Spark's secret yet, so it would wait for it as long as Spark keeps the connection."""
+    environment = {name: value for name, value in os.environ.items() if name != PATH_VARIABLE}
+    environment |= {"PYTHON_WORKER_FACTORY_SECRET": "secret", "PYTHON_UNIX_DOMAIN_ENABLED": "false", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", DAEMON_MODULE, "pyspark.worker"]
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as daemon:
+        assert daemon.stdout is not None
+        (port,) = struct.unpack(">i", daemon.stdout.read(4))
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+            (pid,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
+            worker = psutil.Process(pid)
+            assert worker.ppid() == daemon.pid
+            daemon.kill()
+            _, stay = psutil.wait_procs([worker], timeout=10)
+            assert not stay
 
 
 def test_workers_are_forks_of_the_process_that_imported_their_modules(host: Host) -> None:

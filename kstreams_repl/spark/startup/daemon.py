@@ -6,9 +6,11 @@ process forks stays locked in the new worker for ever. Spark then gives up on th
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib
 import os
+import signal
 import sys
 
 from kstreams_repl.spark.startup.fork_server import serve, stand_in
@@ -19,6 +21,8 @@ WITHOUT_THREADS = {
 }
 """Environment variables that keep libraries from starting threads when they are imported; the user's own values win."""
 
+_PR_SET_PDEATHSIG = 1
+"""Of Linux's prctl: the signal that a process gets when its parent ends."""
 PRELOADED = (
     "pyarrow",
     "orjson",
@@ -45,6 +49,28 @@ def import_modules() -> None:
     gc.freeze()  # the collector of a fork would write to each of these objects, and so copy the pages that it shares
 
 
+def end_workers_with_this_process() -> None:
+    """Have each process that this one forks end when this one does.
+
+    A worker ignores Spark's request to end, as the daemon does, until its first lines have run; one that was just forked stayed behind, and
+    waited for a task as long as Spark ran.
+    """
+    daemon, is_worker = os.getpid(), False
+
+    def begin() -> None:
+        nonlocal is_worker
+        if is_worker:  # a fork of the user's code
+            return
+        is_worker = True
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != daemon:  # it has ended already
+                os._exit(1)
+
+    os.register_at_fork(after_in_child=begin)
+
+
 def main() -> None:
     if sys.argv[1:]:  # Spark names the workers' module
         stand_in()
@@ -53,6 +79,7 @@ def main() -> None:
         serve(import_modules)
     from pyspark import daemon  # not before: a process that only stands in for a daemon does without
 
+    end_workers_with_this_process()
     daemon.manager()  # type: ignore[no-untyped-call,unused-ignore]
 
 
