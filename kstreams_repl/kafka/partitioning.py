@@ -57,7 +57,7 @@ def partition_for_key(key: bytes, partitions: int) -> int:
 
 
 def partitions_for_keys(keys: Sequence[bytes], partitions: int) -> list[int]:
-    """Return `partition_for_key` of each key; for many keys of few lengths at a fifth of the cost.
+    """Return `partition_for_key` of each key; for many keys of few lengths at a fraction of the cost.
 
     Example:
         >>> partitions_for_keys([b"abc", b"abd", b"abcdefgh"], 12) == [partition_for_key(key, 12) for key in (b"abc", b"abd", b"abcdefgh")]

@@ -120,7 +120,7 @@ class ApplicationView(QueryView):
             run = self._run_of_another_kernel() if self._claimed else None
         except KStreamsError:  # the cluster does not answer, so nothing is known of the other kernel
             run = None
-        return f"{run.status} under another kernel" if run is not None and run.status == "running" else self.status
+        return "running under another kernel" if run is not None and run.status == "running" else self.status
 
     @property
     def log(self) -> Path | None:

@@ -6,7 +6,6 @@ process forks stays locked in the new worker for ever. Spark then gives up on th
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import importlib
 import os
@@ -55,6 +54,8 @@ def end_workers_with_this_process() -> None:
     A worker ignores Spark's request to end, as the daemon does, until its first lines have run; one that was just forked stayed behind, and
     waited for a task as long as Spark ran.
     """
+    import ctypes  # not above, for a process that only stands in for a daemon
+
     daemon, is_worker = os.getpid(), False
 
     def begin() -> None:
