@@ -19,7 +19,8 @@ _SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One sample: processor seconds used so far, resident bytes, and the largest number of private bytes of a single process."""
+    """One sample: processor seconds used since the processes began, resident bytes, and the largest number of private bytes of a
+    single process."""
 
     at: float
     cpu: float
@@ -65,14 +66,12 @@ class ProcessSampler:
     def __init__(self, processes: Callable[[], Iterable[psutil.Process]]) -> None:
         self._processes = processes
         self._cpu: dict[int, float] = {}
-        self._before: dict[int, float] = {}
         self._samples: list[Sample] = []
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="bench-sampler", daemon=True)
 
     def __enter__(self) -> ProcessSampler:
         self._sample()
-        self._before = dict(self._cpu)
         self._thread.start()
         return self
 
@@ -118,5 +117,4 @@ class ProcessSampler:
                 continue
             rss, private = rss + resident, max(private, own)
             self._cpu[process.pid] = times.user + times.system
-        used = sum(seconds - self._before.get(pid, 0.0) for pid, seconds in self._cpu.items())
-        self._samples.append(Sample(time.time(), used, rss, private))
+        self._samples.append(Sample(time.time(), sum(self._cpu.values()), rss, private))
