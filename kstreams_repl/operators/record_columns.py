@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from operator import itemgetter
 from typing import Any
 
 from kstreams_repl import serdes
 from kstreams_repl.errors import InvalidRecordError, KStreamsError, TopologyError, did_you_mean
+from kstreams_repl.operators.json_fields import json_reader, json_type
 from kstreams_repl.serdes import Serde
 from kstreams_repl.types import Headers
 
@@ -31,9 +31,6 @@ _BY_SERDE = {
     "string": "string", "long": "int64", "integer": "int32", "short": "int16", "double": "float64", "float32": "float32",
     "boolean": "bool", "bytes": "binary", "json": "json",
 }  # fmt: skip
-_BLOCK = 1 << 18
-"""Bytes of JSON that are read at once: what stays in the processor's cache is read a quarter faster."""
-_FIRST, _BRACE = itemgetter(0), set(b"{")
 _BY_VALUE: dict[type, str] = {str: "string", bool: "bool", int: "int64", float: "float64", bytes: "binary"}
 
 
@@ -59,27 +56,18 @@ class RecordColumns:
     headers: Sequence[Headers] | None
     texts: Sequence[bytes | None] | None = None
     key_texts: Sequence[bytes | None] | None = None
-    complete: bool = False
-    """Whether it is known that no value is None."""
+    are_read: bool = False
+    found: list[bool] | None = None
+    """After `fields`: which values are not None; None if all are."""
 
     def json(self) -> Sequence[bytes | None]:
         """Return the values as JSON text; None for a value None."""
         return list(map(serdes.json.serialize, self.values())) if self.texts is None else self.texts
 
-    def lines(self) -> bytes:
-        """Return the values as JSON, one on each line; an empty object for a value None."""
-        texts: Sequence[Any] = self.json()
-        try:
-            data = b"\n".join(texts)
-        except TypeError:
-            return b"\n".join([b"{}" if text is None else text for text in texts])
-        self.complete = True
-        return data
-
     def has_value(self) -> list[bool] | None:
         """Return which records have another value than None; None if all have."""
-        if self.complete:
-            return None
+        if self.are_read:
+            return self.found
         found = self.values() if self.texts is None else self.texts
         return [value is not None for value in found] if None in found else None
 
@@ -126,23 +114,9 @@ class RecordColumns:
         Raises:
             InvalidRecordError: a value is not an object, or a field has another type.
         """
-        pa = arrow("a batch")
-        if not self.count:
-            return {field.name: pa.array([], field.type) for field in schema}
-        data = self.lines()
-        lines = self.count - 1
-        if data.count(b"\n") != lines or b"\r" in data or not _begin_objects(self.json()):
-            values = list(map(serdes.json.deserialize, self.json()))
-            self.texts = [None if value is None else _one_line(value) for value in values]  # so that a line is a value
-            self.complete = False
-            data = self.lines()
-        try:
-            table = _read(data, schema, _BLOCK)
-        except pa.ArrowException as cause:
-            raise _misfit(schema, str(cause)) from cause
-        if table.num_rows != self.count:
-            raise _misfit(schema, f"{self.count} values contain {table.num_rows} objects")
-        return {name: table.column(name) for name in schema.names}
+        columns, self.found = json_reader(schema).columns(self.json())
+        self.are_read = True
+        return columns
 
 
 @dataclass(slots=True)
@@ -187,7 +161,6 @@ def arrow(what: str) -> Any:
     try:
         import pyarrow
         import pyarrow.compute
-        import pyarrow.json
     except ImportError as cause:
         raise KStreamsError(f"{what} needs pyarrow, which is not installed", hint="pip install 'kstreams-repl[kafka]'") from cause
     return pyarrow
@@ -214,11 +187,9 @@ def declared(columns: Mapping[str, Any] | None, operator: str) -> Fields:
 
 def _declared_type(name: str, kind: Any, operator: str) -> Any:
     pa = arrow(f"{operator}()")
-    if isinstance(kind, pa.DataType):
-        return kind
-    alias = _TYPES.get(kind.lower() if isinstance(kind, str) else kind, kind)
+    alias = kind if isinstance(kind, pa.DataType) else _TYPES.get(kind.lower() if isinstance(kind, str) else kind, kind)
     try:
-        pa.type_for_alias(alias)
+        json_type(alias if isinstance(alias, pa.DataType) else pa.type_for_alias(alias))
     except (ValueError, TypeError, AttributeError) as cause:
         known = [text for text in _TYPES if isinstance(text, str)]
         raise TopologyError(
@@ -264,38 +235,3 @@ def typed(values: Sequence[Any], kind: str | None, name: str) -> Any:
 def _numbers(count: int) -> Any:
     pa = arrow("a batch")
     return pa.array(range(count), pa.int32())
-
-
-def _begin_objects(texts: Sequence[Any]) -> bool:
-    """Return whether each text that is not None begins an object."""
-    try:
-        return set(map(_FIRST, texts)) == _BRACE
-    except (TypeError, IndexError):  # some are None or empty
-        return all(text is None or text.startswith(b"{") for text in texts)
-
-
-def _read(data: bytes, schema: Any, block: int) -> Any:
-    pa = arrow("a batch")
-    options = pa.json.ReadOptions(use_threads=False, block_size=block)
-    parsing = pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-    try:
-        return pa.json.read_json(pa.BufferReader(data), read_options=options, parse_options=parsing)
-    except pa.ArrowInvalid:
-        if block > len(data):
-            raise
-        return _read(data, schema, len(data) + 1)  # a line may be longer than a block
-
-
-def _one_line(value: Any) -> bytes | None:
-    if not isinstance(value, dict):
-        raise InvalidRecordError(
-            f"expected a JSON object, got {str(value)[:60]}", hint="map the value to a dict first, or leave out columns="
-        )
-    return serdes.json.serialize(value)
-
-
-def _misfit(schema: Any, reason: str) -> InvalidRecordError:
-    columns = ", ".join(f"{field.name} {field.type}" for field in schema)
-    return InvalidRecordError(
-        f"a value does not fit the columns ({columns}): {reason}", hint="change columns=, or filter or map such values first"
-    )
