@@ -1,13 +1,13 @@
-"""Declared fields of JSON objects as Arrow columns, read by msgspec without an object per value or a dict.
+"""Declared fields of JSON objects as Arrow columns, read by msgspec: only what is declared becomes objects.
 
-JSON types do not change: an integer column takes no 1.0, a text column no number. Times are ISO 8601 texts, decimals numbers or texts.
+JSON types do not change: an integer column takes no 1.0, a text column no number. Timestamps and dates are ISO 8601
+texts, times of day numbers in their unit, decimals numbers or texts.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from datetime import date, datetime, time
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, TypedDict
@@ -93,12 +93,12 @@ def json_type(kind: Any) -> Any:
 
     plain = (
         (types.is_integer, int), (types.is_floating, float), (types.is_boolean, bool), (types.is_string, str), (types.is_large_string, str),
-        (types.is_binary, str), (types.is_decimal, Decimal), (types.is_timestamp, datetime), (types.is_date, date), (types.is_time, time),
+        (types.is_binary, str), (types.is_timestamp, str), (types.is_date, str), (types.is_time, int), (types.is_decimal, Decimal),
     )  # fmt: skip
     for is_kind, python in plain:
         if is_kind(kind) and not types.is_float16(kind):
             return python
-    if types.is_list(kind) or types.is_large_list(kind):
+    if types.is_list(kind):
         return list[json_type(kind.value_type) | None]  # type: ignore[misc]
     if types.is_struct(kind):
         own = {field.name: json_type(field.type) | None for field in kind}
@@ -107,8 +107,27 @@ def json_type(kind: Any) -> Any:
 
 
 def _array(values: Sequence[Any], kind: Any) -> Any:
+    """Return a column; timestamps and dates are read by Arrow, which keeps nanoseconds and refuses digits that the type has not."""
     import pyarrow as pa
 
-    if pa.types.is_timestamp(kind):
-        return pa.array(values, pa.timestamp("us", kind.tz)).cast(kind)  # an error if digits are lost
-    return pa.array(values, kind)
+    as_text = _with_times(kind, lambda _: pa.string())
+    read = pa.array(values, as_text)
+    if as_text == kind:
+        return read
+    try:
+        return read.cast(_with_times(kind, lambda time: pa.timestamp(time.unit) if pa.types.is_timestamp(time) else time)).cast(kind)
+    except pa.ArrowInvalid:  # texts with a time zone
+        return read.cast(_with_times(kind, lambda time: pa.timestamp(time.unit, "UTC") if pa.types.is_timestamp(time) else time)).cast(kind)
+
+
+def _with_times(kind: Any, of: Callable[[Any], Any]) -> Any:
+    """Return a type with another one in place of each timestamp and date in it."""
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return of(kind)
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_with_times(kind.value_type, of)))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_with_times(field.type, of)) for field in kind])
+    return kind

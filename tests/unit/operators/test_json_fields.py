@@ -38,9 +38,13 @@ def read(kind: Any, *texts: bytes | None, name: str = "a") -> list[Any]:
         (pa.decimal128(10, 2), b'"1.25"', Decimal("1.25")),
         (pa.timestamp("ms"), b'"2026-01-01T12:00:00"', NOON),
         (pa.timestamp("ms"), b'"2026-01-01T14:00:00+02:00"', NOON),
+        (pa.timestamp("ms"), b'"2026-01-01"', datetime(2026, 1, 1)),
         (pa.timestamp("us", "UTC"), b'"2026-01-01T12:00:00Z"', NOON.replace(tzinfo=UTC)),
+        (pa.timestamp("us", "UTC"), b'"2026-01-01 12:00:00"', NOON.replace(tzinfo=UTC)),
+        (pa.list_(pa.timestamp("s")), b'["2026-01-01T13:00:00+01:00", null]', [NOON, None]),
+        (pa.struct([("at", pa.timestamp("s", "UTC"))]), b'{"at": "2026-01-01T12:00"}', {"at": NOON.replace(tzinfo=UTC)}),
         (pa.date32(), b'"2026-01-01"', date(2026, 1, 1)),
-        (pa.time32("s"), b'"12:00:00"', time(12)),
+        (pa.time32("s"), b"43200", time(12)),
         (pa.list_(pa.int64()), b"[1, null]", [1, None]),
         (NESTED, b'{"x": 1, "y": ["b"], "z": 5}', {"x": 1, "y": ["b"]}),
         (NESTED, b"{}", {"x": None, "y": None}),
@@ -77,6 +81,11 @@ def test_no_value_is_changed_to_fit(kind: Any, text: bytes) -> None:
     with pytest.raises(InvalidRecordError, match="does not fit the columns") as caught:
         read(kind, b'{"a": 1}' if kind == pa.int64() else b"{}", b'{"a": ' + text + b"}")
     assert caught.value.hint
+
+
+def test_a_time_keeps_its_nanoseconds() -> None:
+    columns, _ = json_reader(pa.schema([("a", pa.timestamp("ns"))])).columns([b'{"a": "1970-01-01T00:00:00.123456789"}'])
+    assert columns["a"].cast(pa.int64()).to_pylist() == [123456789]
 
 
 def test_a_missing_field_a_deletion_and_null_are_null() -> None:
