@@ -50,8 +50,7 @@ class BatchOperator(Operator):
         fields = [(name, kind) for name, kind in self.fields if names is None or name.lower() in names]
         if not fields:
             return None
-        pa = arrow("a declared column")
-        return pa.schema([(name, pa.type_for_alias(kind) if isinstance(kind, str) else kind) for name, kind in fields])
+        return arrow("a declared column").schema(fields)
 
     def not_declared(self, names: Iterable[str]) -> list[str]:
         """Return the names that are not those of declared fields, which hide other columns."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, TypedDict
@@ -112,12 +113,21 @@ def _array(values: Sequence[Any], kind: Any) -> Any:
 
     as_text = _with_times(kind, lambda _: pa.string())
     read = pa.array(values, as_text)
-    if as_text == kind:
-        return read
-    try:
-        return read.cast(_with_times(kind, lambda time: pa.timestamp(time.unit) if pa.types.is_timestamp(time) else time)).cast(kind)
-    except pa.ArrowInvalid:  # texts with a time zone
-        return read.cast(_with_times(kind, lambda time: pa.timestamp(time.unit, "UTC") if pa.types.is_timestamp(time) else time)).cast(kind)
+    return read if as_text == kind else _timed(read, kind)
+
+
+def _timed(texts: Any, kind: Any) -> Any:
+    """Return texts as times. Arrow reads those with a time zone and those without, which are UTC, one or the other at once."""
+    import pyarrow as pa
+
+    def cast(zone: str | None) -> Any:
+        return texts.cast(_with_times(kind, lambda time: pa.timestamp(time.unit, zone) if pa.types.is_timestamp(time) else time)).cast(kind)
+
+    half = len(texts) // 2
+    for zone in (None, "UTC"):
+        with suppress(pa.ArrowInvalid):
+            return cast(zone)
+    return pa.concat_arrays([_timed(texts[:half], kind), _timed(texts[half:], kind)]) if half else cast("UTC")
 
 
 def _with_times(kind: Any, of: Callable[[Any], Any]) -> Any:

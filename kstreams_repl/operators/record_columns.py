@@ -189,7 +189,7 @@ def _declared_type(name: str, kind: Any, operator: str) -> Any:
     pa = arrow(f"{operator}()")
     alias = kind if isinstance(kind, pa.DataType) else _TYPES.get(kind.lower() if isinstance(kind, str) else kind, kind)
     try:
-        json_type(alias if isinstance(alias, pa.DataType) else pa.type_for_alias(alias))
+        json_type(pa.field(name, alias).type)
     except (ValueError, TypeError, AttributeError) as cause:
         known = [text for text in _TYPES if isinstance(text, str)]
         raise TopologyError(

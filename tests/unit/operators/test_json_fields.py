@@ -88,6 +88,13 @@ def test_a_time_keeps_its_nanoseconds() -> None:
     assert columns["a"].cast(pa.int64()).to_pylist() == [123456789]
 
 
+def test_times_with_and_without_a_zone_may_share_a_batch() -> None:
+    texts = [b'{"a": "2026-01-01T12:00:00"}', b"{}", b'{"a": "2026-01-01T13:00:00+01:00"}', b'{"a": "2026-01-01T12:00:00Z"}'] * 3
+    assert read(pa.timestamp("ms"), *texts) == [NOON, None, NOON, NOON] * 3
+    with pytest.raises(InvalidRecordError, match="noon"):
+        read(pa.timestamp("ms"), *texts, b'{"a": "noon"}')
+
+
 def test_a_missing_field_a_deletion_and_null_are_null() -> None:
     columns, found = json_reader(pa.schema([("a", pa.int64())])).columns([b"{}", None, b"null", b' {\n"a": 1}\r\n'])
     assert columns["a"].to_pylist() == [None, None, None, 1]
