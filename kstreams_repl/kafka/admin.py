@@ -183,7 +183,8 @@ class Admin(GroupAdmin):
                         f"topic {name!r} exists already", hint="delete it first, or pass exist_ok=True", topic=name
                     ) from error
                 raise self._translated(error, f"creating the topic {name!r}", topic=name) from error
-        self._await("the new topics to become visible", lambda: self._are_visible(wanted.values()))
+        partitions = {spec.name: spec.partitions if spec.name in created else 1 for spec in wanted.values()}
+        self._await("the new topics to become visible", lambda: self._are_visible(partitions))
         return tuple(created)
 
     def create_topic(
@@ -230,7 +231,7 @@ class Admin(GroupAdmin):
         """
         futures = self._client.create_partitions([NewPartitions(topic, total)], request_timeout=self._seconds)
         self._result(futures[topic], f"adding partitions to {topic!r}", topic=topic)
-        self._await("the new partitions to become visible", lambda: self._are_visible([NewTopicSpec(topic, total)]))
+        self._await("the new partitions to become visible", lambda: self._are_visible({topic: total}))
 
     def delete_topics(self, names: Iterable[str]) -> tuple[str, ...]:
         """Delete the topics that exist, and wait until they are no longer listed.
@@ -280,7 +281,7 @@ class Admin(GroupAdmin):
         return found
 
     def alter_topic_configs(self, topic: str, configs: Mapping[str, str]) -> None:
-        """Set these configurations of a topic and leave the others unchanged.
+        """Set these configurations of a topic, leave the others unchanged, and wait until the broker reports the new values.
 
         Args:
             topic: name of the topic.
@@ -299,6 +300,7 @@ class Admin(GroupAdmin):
         futures = self._client.incremental_alter_configs([resource], request_timeout=self._seconds)
         for future in futures.values():
             self._result(future, f"configuring the topic {topic!r}", topic=topic)
+        self._await("the new settings to become visible", lambda: self._are_set(topic, configs))
 
     # -- offsets
 
@@ -434,15 +436,29 @@ class Admin(GroupAdmin):
                 self._reconnect()
                 time.sleep(0.1)
 
-    def _are_visible(self, specs: Iterable[NewTopicSpec]) -> bool:
+    def _are_visible(self, partitions: Mapping[str, int]) -> bool:
+        """Return whether each topic is listed with as many partitions, or more, and all of them have leaders."""
         listed = self._call("listing topics", lambda: self._client.list_topics(timeout=self._seconds)).topics
-        for spec in specs:
-            topic = listed.get(spec.name)
-            if topic is None or topic.error is not None or len(topic.partitions) == 0:
+        for name, least in partitions.items():
+            topic = listed.get(name)
+            if topic is None or topic.error is not None or len(topic.partitions) < max(least, 1):
                 return False
             if any(partition.leader < 0 for partition in topic.partitions.values()):
                 return False
         return True
+
+    def _are_set(self, topic: str, configs: Mapping[str, str]) -> bool:
+        """Return whether the broker reports these values: the controller confirms a change before its brokers have it."""
+        reported = self.topic_configs([topic]).get(topic, {})
+        return all(_in_one_form(reported.get(name, value)) == _in_one_form(value) for name, value in configs.items())
+
+
+def _in_one_form(value: str) -> str | float:
+    """Return a setting without what a broker may write in another way: spaces in lists, zeros of numbers, capitals."""
+    try:
+        return float(value)
+    except ValueError:
+        return "".join(value.split()).lower()
 
 
 _ABSENT = object()

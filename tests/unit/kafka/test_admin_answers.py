@@ -66,3 +66,34 @@ def test_who_did_not_tell_committed_offsets_is_named(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(group_admin, "make_consumer", lambda *about, **more: consumer)
     with pytest.raises(BrokerUnavailableError, match="at nowhere:9092"):
         admin_of(SimpleNamespace(), monkeypatch).committed_offsets("orders", [TopicPartition("words", 0)])
+
+
+def test_settings_are_set_when_the_broker_reports_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The controller confirms a change before its brokers have it: the settings read after the call were the old ones, once in CI."""
+    answers = iter([("delete", "86460000", "0.2"), ("compact,delete", "86460000", "0.5"), ("compact,delete", "-1", "0.5")])
+    names = ("cleanup.policy", "retention.ms", "min.cleanable.dirty.ratio")
+
+    def describe(resources: Any, **_: Any) -> Any:
+        entries = {name: SimpleNamespace(value=value) for name, value in zip(names, next(answers), strict=True)}
+        return {resource: told(entries) for resource in resources}
+
+    alter: Any = lambda resources, **_: {resource: told(None) for resource in resources}  # noqa: E731
+    admin = admin_of(SimpleNamespace(incremental_alter_configs=alter, describe_configs=describe), monkeypatch)
+    monkeypatch.setattr(admin, "_seconds", 5.0)
+    admin.alter_topic_configs("words", dict(zip(names, ("compact, delete", "-1", "0.50"), strict=True)))
+    assert next(answers, "read to the last answer") == "read to the last answer"
+
+
+def test_added_partitions_are_there_when_the_call_returns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any number of partitions counted as the new one."""
+    answers = iter([2, 2, 3])
+
+    def listed(**_: Any) -> Any:
+        partitions = {number: SimpleNamespace(leader=1) for number in range(next(answers))}
+        return SimpleNamespace(topics={"words": SimpleNamespace(error=None, partitions=partitions)})
+
+    client = SimpleNamespace(create_partitions=lambda new, **_: {"words": told(None)}, list_topics=listed)
+    admin = admin_of(client, monkeypatch)
+    monkeypatch.setattr(admin, "_seconds", 5.0)
+    admin.add_partitions("words", 3)
+    assert next(answers, None) is None
