@@ -44,7 +44,8 @@ class NameMatcher:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._cache: dict[str, tuple[float, list[str]]] = {}
-        self._busy: set[str] = set()
+        self._busy: dict[str, threading.Event] = {}
+        """Lookups in progress; the event is set at the end."""
         self._until = 0.0
         """Deadline of the current completion (monotonic clock)."""
 
@@ -166,24 +167,27 @@ class NameMatcher:
         if session is None or not session.started:
             return []
         cached_at, names = self._cache.get(what, (0.0, []))
-        if time.monotonic() - cached_at < FRESH_SECONDS or what in self._busy:
+        if time.monotonic() - cached_at < FRESH_SECONDS:
             return names
-        done = threading.Event()
-        self._busy.add(what)
+        done = self._busy.get(what) or self._look_up(what, session, names, read)
+        done.wait(max(0.0, self._until - time.monotonic()))
+        found: list[Any] = self._cache.get(what, (0.0, names))[1]
+        return found
+
+    def _look_up(self, what: str, session: Session, former: list[str], read: Callable[[Session], list[str]]) -> threading.Event:
+        done = self._busy[what] = threading.Event()
 
         def work() -> None:
             try:
                 self._cache[what] = (time.monotonic(), read(session))
             except Exception:  # no broker, or an incomplete query: nothing to offer, and a thread must not print
-                self._cache[what] = (time.monotonic(), names)
+                self._cache[what] = (time.monotonic(), former)
             finally:
-                self._busy.discard(what)
+                del self._busy[what]
                 done.set()
 
         threading.Thread(target=work, name="kstreams-completion", daemon=True).start()
-        done.wait(max(0.0, self._until - time.monotonic()))
-        found: list[Any] = self._cache.get(what, (0.0, names))[1]
-        return found
+        return done
 
 
 def _whole_string(argument: StringArgument, text: str) -> str:

@@ -102,7 +102,7 @@ class LivePicture:
         elif action == "rows":
             self._start("rows", lambda: self._turn(message))
         elif action in CONTROLS:
-            self._start(str(action), lambda: self._control(getattr(self.application, str(action))))
+            self._start(str(action), lambda: self._control(getattr(self.application, str(action)), again=True))
         elif action == "edit":
             self._start("edit", lambda: self._control(self._plan))
         elif action == "record":
@@ -241,10 +241,12 @@ class LivePicture:
             self._untap()
             self._updating.release()
 
-    def _control(self, call: Callable[[], Any]) -> None:
+    def _control(self, call: Callable[[], Any], *, again: bool = False) -> None:
         self.set(busy=True)
         try:
             call()
+            if again:  # the rows behind the selected shape are of the time before
+                self._next_read = 0.0
         except Exception as error:  # shown where the button is
             self.set(detail=str(element("pre", str(error), role="alert")), about="", values="", planned=False)
             self._next_read = time.monotonic() + ACTION_ERROR_SECONDS

@@ -26,7 +26,7 @@ import pytest
 
 RUN_VARIABLE = "KSTREAMS_TEST_RUN"
 CHECKED_MARKERS = ("kafka", "spark", "integration", "browser")
-SECONDS_TO_GO_AWAY = 10.0
+SECONDS_TO_GO_AWAY = 30.0
 LIBRARY_THREADS = ("py4j", "pyspark", "hypothesis", "pytest_timeout", "pydevd", "concurrent.futures")
 
 hypothesis.settings.register_profile(  # no verdict may hang on how busy the machine is

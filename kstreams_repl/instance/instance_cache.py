@@ -104,7 +104,7 @@ class InstanceCache:
         """Keep an instance that has just committed; close it if its changelog ends cannot be read now."""
         try:
             instance.rest()
-            ends = _changelog_ends(instance)
+            ends = _settled_ends(instance)
         except KStreamsError:
             _close(instance)
             return
@@ -263,9 +263,20 @@ def _log_failed_close(instance: Instance, error: BaseException) -> None:
     _LOG.log(level, "closing a kept instance failed: %s: %s", type(error).__name__, error, extra=about)
 
 
+def _settled_ends(instance: Instance) -> dict[TopicPartition, int]:
+    """Return the ends behind the last commit's markers, which come after its acknowledgement."""
+    if instance.clients.transactions is not None:
+        instance.clients.admin.settled_end_offsets(_changelogs(instance))
+    return _changelog_ends(instance)
+
+
 def _changelog_ends(instance: Instance) -> dict[TopicPartition, int]:
+    return dict(instance.clients.changelog_ends(_changelogs(instance)))
+
+
+def _changelogs(instance: Instance) -> list[TopicPartition]:
     restoring = () if instance.updater is None else instance.updater.restoring.values()
-    return dict(instance.clients.changelog_ends(log for task in (*instance.tasks, *restoring) for log in task.changelogs))
+    return [log for task in (*instance.tasks, *restoring) for log in task.changelogs]
 
 
 def _unchanged(kept: _Kept) -> bool:

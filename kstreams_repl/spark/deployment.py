@@ -49,7 +49,7 @@ from kstreams_repl.spark.slots.spark_slots import is_cluster
 from kstreams_repl.spark.startup.spark_session import LOCAL_SLOTS, ensure_alive, get_session
 
 _LOST_SECONDS = 3.0  # for the running instances to commit, when others have no slot and cannot answer
-_PROGRESS_SECONDS = 2.0
+_PROGRESS_SECONDS = 5.0
 """Seconds until a failed epoch must be in Spark's progress; then the query is ended."""
 _WAIT_SECONDS = 0.01
 

@@ -59,7 +59,7 @@ class Lab:
                     if time.monotonic() > deadline:
                         raise
                     time.sleep(0.5)
-        _, stay = psutil.wait_procs(psutil.Process(self.server.pid).children(recursive=True), timeout=10)
+        _, stay = psutil.wait_procs(psutil.Process(self.server.pid).children(recursive=True), timeout=30)
         if stay:
             pytest.fail(f"left behind by the notebook's kernel: {stay}", pytrace=False)
 

@@ -101,7 +101,7 @@ def test_a_user_edits_pauses_and_resumes_from_the_picture(lab: tuple[str, Path],
     panel.locator("button.apply").click()
     until(page, "version 2", lambda: "applied as version 2" in panel.locator(".behind .detail").inner_text(), 90)
     until(page, "running", lambda: panel.get_attribute("data-status") == "running")
-    assert not any("stale" in line for line in lines(panel, "node:paid"))
+    until(page, "no badge", lambda: not any("stale" in line for line in lines(panel, "node:paid")))
 
     # the count goes on from where it was; pause stops the numbers, resume moves them
     panel.locator('[data-node="node:count"]').click()
@@ -114,7 +114,7 @@ def test_a_user_edits_pauses_and_resumes_from_the_picture(lab: tuple[str, Path],
     at_rest = whole(page, panel)
     page.wait_for_timeout(3000)
     assert whole(page, panel) == at_rest
-    assert panel.locator(".chip").inner_text() == "‖ paused"
+    until(page, "the chip", lambda: panel.locator(".chip").inner_text() == "‖ paused")
     keep(page, "03_paused")
     panel.locator("button.resume").click()
     until(page, "running", lambda: panel.get_attribute("data-status") == "running")

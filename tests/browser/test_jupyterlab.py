@@ -101,7 +101,7 @@ def test_the_panel_shows_rows_pauses_and_resumes(lab: tuple[str, Path], page: An
     page.get_by_role("menuitem", name="Kernel", exact=True).click()
     page.locator(".lm-Menu-itemLabel", has_text=re.compile("^Interrupt Kernel$")).click()
     page.wait_for_function("() => document.querySelector('.jp-Notebook').innerText.includes('KeyboardInterrupt')")
-    assert "running" in panel.locator(".status").inner_text()
+    page.wait_for_function("() => document.querySelector('.ks-panel .status')?.innerText.includes('running')")
     panel.locator("button.pause").click()
     page.wait_for_function("() => document.querySelector('.ks-panel .status')?.innerText.includes('paused')")
     panel.locator("button.resume").click()
@@ -242,7 +242,7 @@ def test_a_notebook_that_is_opened_again_shows_the_picture_that_was_saved(lab: t
     open_notebook(page, address.format("saved.ipynb"))
     image = page.locator(".jp-OutputArea img")
     image.wait_for()
-    assert image.evaluate("image => image.complete && image.naturalWidth > 50")
+    page.wait_for_function("() => document.querySelector('.jp-OutputArea img')?.naturalWidth > 50")  # it is decoded after it is there
     assert image.get_attribute("alt") == "saved: 2 nodes, 0 stores, 2 topics, 1 sub-topology"
     said = page.locator(".jp-OutputArea")
     assert ("run the cell for the live panel" in said.inner_text()) == trusted

@@ -238,6 +238,13 @@ def test_links_are_as_thick_as_what_passes_and_curves_are_drawn(panel: Any) -> N
 
 
 BEAT = "() => { window.beats = setInterval(() => window.model.set({ beat: (window.model.get('beat') || 0) + 1 }), 300); }"
+SILENCE = """() => {
+    const shown = document.querySelector('.ks-panel');
+    new MutationObserver(() => { if (shown.dataset.kernel === 'silent') window.silent ??= performance.now(); })
+        .observe(shown, { attributes: true, attributeFilter: ['data-kernel'] });
+    clearInterval(window.beats);
+    window.stopped = performance.now();
+}"""
 GREY = """() => ({
     text: document.querySelector('.lost').textContent, status: document.querySelector('.ks-panel').dataset.status,
     live: [...document.querySelectorAll('.ks-panel .bar:not(.tools) button, button.apply')].filter(button => !button.disabled).length,
@@ -250,9 +257,9 @@ def test_a_kernel_that_is_not_heard_any_more_is_not_shown_as_running(panel: Any)
     panel.evaluate(BEAT)
     panel.wait_for_timeout(2500)
     assert panel.locator(".lost").is_hidden() and panel.locator("button.pause").is_enabled()
-    panel.evaluate("() => { clearInterval(window.beats); window.stopped = performance.now(); }")
-    panel.wait_for_function("() => document.querySelector('.ks-panel').dataset.kernel === 'silent'", polling=20)
-    assert panel.evaluate("() => performance.now() - window.stopped") < 2000
+    panel.evaluate(SILENCE)
+    panel.wait_for_function("() => window.silent")
+    assert panel.evaluate("() => window.silent - window.stopped") < 2000
     grey = panel.evaluate(GREY)
     assert grey["live"] == 0 and grey["status"] == "no kernel" and "grayscale" in grey["filter"]
     assert 'session.attach("shop")' in grey["text"] and "No message from the kernel" in grey["text"]

@@ -60,7 +60,8 @@ def test_a_failure_is_handed_to_its_handler_which_has_the_application_started_ag
     settle(lambda: app.status == "running", "the restart", 120)
     assert app.wait(120) and app.store("counts").get("a") == 3
     assert len(errors) == 1 and "poison" in errors[0]
-    assert ("running", "failed") in states and states[-1][1] == "running"
+    settle(lambda: states[-1][1] == "running", "the listener to hear of the restart")
+    assert ("running", "failed") in states
     listening.close()
     assert f"listeners-{name}" not in {thread.name for thread in threading.enumerate()}
     told = len(states)

@@ -23,6 +23,7 @@ from kstreams_repl.errors import DeployError, SessionFileError, StreamsProcessin
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.session.session_directory import SessionDirectory
 from kstreams_repl.spark.startup.spark_session import spark_log
+from tests.spark.hosting import settle
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -86,10 +87,11 @@ def test_life_of_an_application(session: ks.Session, name: str, caplog: pytest.L
     assert [text.removeprefix(f"{name}: ").partition(" (")[0] for text in told if " -> " in text] == [
         "created -> running", "running -> paused", "paused -> running", "running -> stopped",
     ]  # fmt: skip
-    lines = spark_log().read_text(encoding="utf-8")  # what workers write to stderr
+    closed = re.compile(rf"{re.escape(name)}\[0\] 0_0: running -> closed")
+    settle(lambda: closed.search(spark_log().read_text(encoding="utf-8")) is not None, "what workers write to stderr, by Spark's JVM")
+    lines = spark_log().read_text(encoding="utf-8")
     assert f"INFO kstreams_repl.instance {name}[0]: restoring -> running" in lines
     assert re.search(rf"{re.escape(name)}\[0\]: assigned 0_0\b.*; 0 records restored", lines)
-    assert re.search(rf"{re.escape(name)}\[0\] 0_0: running -> closed", lines)
 
 
 def test_an_edit_keeps_counts_and_a_rollback_goes_back(session: ks.Session, name: str) -> None:

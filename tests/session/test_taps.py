@@ -92,7 +92,8 @@ def test_a_tap_shows_values_and_leaves_state_and_output_exact(session: ks.Sessio
         # one whose client is gone: nobody renews it, and the instances take it off
         lost = LiveTap(app, "shaped")
         lost.__enter__()
-        settle(lambda: len(requests_of(app).seen(app.generation, lost.id)) == 2, "the tap to be on")
+        # renewed until both have it
+        settle(lambda: lost.new() is not None and len(requests_of(app).seen(app.generation, lost.id)) == 2, "the tap to be on")
         settle(lambda: requests_of(app).active() == [], "the request to be removed")
         settle(lambda: requests_of(app).seen(app.generation, lost.id) == [], "the tap to be taken off")
     finally:

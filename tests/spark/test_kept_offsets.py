@@ -24,7 +24,7 @@ def _forget(host: Host, deployment: Deployment) -> None:
 def test_another_kernel_goes_on_after_a_stop(host: Host, reset: str) -> None:
     source, sink = host.topic("in"), host.topic("out")
     first = host.deployment(passing(source, sink), auto_offset_reset=reset).start()
-    settle(lambda: bool(first.reports.committed), "the instances to begin")
+    settle(lambda: len(first.reports.committed) == 4, "every partition's beginning to be chosen", story=lambda: first.reports)
     host.produce(source, numbered(500))
     processed(first, 500)
     first.stop()

@@ -8,7 +8,7 @@ from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.metrics.catalogue import ABSENT, DEBUG, SPECS, TAGS
 from kstreams_repl.session.views.metrics_view import MetricsView
 from kstreams_repl.spark.deployment import Deployment
-from tests.spark.hosting import Host, counting, numbered, processed, settle
+from tests.spark.hosting import Host, counting, numbered, processed, running, settle
 from tests.unit.metrics.prometheus_page import read_page
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -116,6 +116,7 @@ def test_restored_records_are_counted_and_nothing_remains(host: Host) -> None:
     assert view(deployment).total("restore-total") == 0
     logged = len(host.read(f"{deployment.application_id}-counts-changelog"))
     deployment.resume()
+    running(deployment)  # otherwise it may still restore
     settle(lambda: "restore-total" in view(deployment) and "process-ratio" in view(deployment), "the metrics of a running instance")
     deployment.stop()
     told = view(deployment)

@@ -38,7 +38,7 @@ def test_stopped_application_holds_no_store(host: Host, pause_first: bool) -> No
     if pause_first:
         deployment.pause()
     deployment.stop()
-    settle(lambda: not holders(tasks), "the workers to let go of the stores", 5)
+    settle(lambda: not holders(tasks), "the workers to let go of the stores")
 
 
 def test_slots_are_free_again_after_a_stop(host: Host) -> None:

@@ -84,6 +84,6 @@ def test_progress_tells_the_failure_and_its_task(host: Host, heard: Heard) -> No
     deployment = host.deploy(passing(source, sink, lambda number: str(1 / number)), num_stream_threads=1)
     failed(deployment)
     assert isinstance(deployment.error, KStreamsError)
-    settle(lambda: any(row["failures"] for row in heard.of("epoch")), "the failure", seconds=15, story=lambda: heard.rows)
+    settle(lambda: any(row["failures"] for row in heard.of("epoch")), "the failure", story=lambda: heard.rows)
     told = next(row["0_0"] for row in heard.of("tasks") if row["0_0"] is not None)
     assert told["state"] == "failed" and "ZeroDivisionError" in told["error"]

@@ -98,7 +98,7 @@ def pytester_run(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], st
     def run(source: str) -> str:
         shared = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "conftest.py")
         with open(shared, encoding="utf-8") as stream:
-            (folder / "conftest.py").write_text(stream.read().replace("SECONDS_TO_GO_AWAY = 10.0", "SECONDS_TO_GO_AWAY = 0.0"))
+            (folder / "conftest.py").write_text(stream.read().replace("SECONDS_TO_GO_AWAY = 30.0", "SECONDS_TO_GO_AWAY = 0.0"))
         (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    kafka: for a test\n")
         (folder / "test_inner.py").write_text(source)
         done = subprocess.run([sys.executable, "-m", "pytest", "-q"], cwd=folder, capture_output=True, text=True)

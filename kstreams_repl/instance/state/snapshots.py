@@ -315,8 +315,8 @@ class Snapshotter:
                     return
                 environment.copy_to(str(copy))
             manifest = publish_copy(copy, self._directory, self._application_id, task)
-            self._done[task] = manifest.commit_id
             self.error = None
+            self._done[task] = manifest.commit_id
             prune(self._directory, self._application_id, task, self._keep)
         except (KStreamsError, OSError) as error:  # the changelog holds all rows; the next snapshot may succeed
             self.error = f"taking a snapshot of task {task} failed: {error}"

@@ -261,8 +261,8 @@ def test_an_interrupt_ends_a_query(look: str) -> None:
     """Some looks did not hear it before all was computed, others raised a RuntimeError."""
     result = ask("SELECT sum(a.range * b.range) FROM range(100000000) a, range(10000000) b")
     interrupt = threading.Timer(0.2, lambda: signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT))
-    interrupt.start()
     with pytest.raises(KeyboardInterrupt):
+        interrupt.start()
         getattr(result, look)()
     interrupt.join()
     assert not [thread for thread in threading.enumerate() if thread.name == "kstreams-sql"]

@@ -48,7 +48,7 @@ def run(monkeypatch: pytest.MonkeyPatch, directory: Path, journal: _Journal, ope
     control = JournalInstanceControl(follower, 1, 0, executor="host-a")
     plan: Any = SimpleNamespace(application_id="app", config=StreamsConfig({"application.id": "app"}), generation=1)
     monkeypatch.setattr(_Runner, "_open", lambda self: opening())
-    return _Runner(plan, 0, control, "host-a", None, Epoch(time.monotonic() + 0.3), None).run()
+    return _Runner(plan, 0, control, "host-a", None, Epoch(time.monotonic() + 2), None).run()
 
 
 def test_a_doubtful_commit_is_recovered_from_when_the_broker_is_away_at_the_look_after_it(

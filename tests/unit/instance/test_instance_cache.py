@@ -20,8 +20,10 @@ from kstreams_repl.instance.control.channel import Signal
 from kstreams_repl.instance.control.file_channel import FileChannel
 from kstreams_repl.instance.instance_cache import InstanceCache
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
+from kstreams_repl.types import TopicPartition
 
 SMALL = 64 << 20
+LOG = TopicPartition("app-counts-changelog", 0)
 
 
 class _Instance:
@@ -74,7 +76,7 @@ def settle(condition: Callable[[], bool]) -> None:
 
 @pytest.fixture
 def warm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[InstanceCache]:
-    monkeypatch.setattr(warm_module, "_changelog_ends", lambda instance: {})
+    monkeypatch.setattr(warm_module, "_settled_ends", lambda instance: {})
     monkeypatch.setattr(warm_module, "_WATCH_SECONDS", 0.01)
     FileChannel(tmp_path).signal(1, Signal.PAUSE)
     made = InstanceCache(0.0)
@@ -167,7 +169,7 @@ def test_an_instance_whose_close_fails_keeps_no_other_open(
 
 
 def test_a_former_instance_whose_close_fails_does_not_stop_its_successor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(warm_module, "_changelog_ends", lambda instance: {})
+    monkeypatch.setattr(warm_module, "_settled_ends", lambda instance: {})
     monkeypatch.setattr(warm_module, "_unchanged", lambda kept: False)
     FileChannel(tmp_path).signal(1, Signal.RUN)
     warm = InstanceCache()
@@ -190,3 +192,19 @@ def test_a_lease_that_cannot_be_understood_keeps_no_other_open(warm: InstanceCac
     for instance in every:
         kept_by(warm, instance)
     settle(lambda: all(instance.closed for instance in every))
+
+
+def test_the_ends_of_a_kept_instance_are_behind_the_markers_of_its_last_commit() -> None:
+    """Markers come after the commit's acknowledgement: the instance was taken for changed, and every store was opened anew."""
+    ends = {LOG: 10}
+
+    def settled(partitions: Any) -> dict[TopicPartition, int]:
+        before = dict(ends)
+        ends[LOG] = 11  # the marker
+        return before
+
+    clients = SimpleNamespace(
+        transactions=object(), admin=SimpleNamespace(settled_end_offsets=settled), changelog_ends=lambda partitions: dict(ends)
+    )
+    instance: Any = SimpleNamespace(tasks=[SimpleNamespace(changelogs=[LOG])], updater=None, clients=clients)
+    assert warm_module._settled_ends(instance) == warm_module._changelog_ends(instance) == {LOG: 11}

@@ -85,12 +85,12 @@ def test_a_read_is_repeated_until_the_new_owner_answers(hosts: Hosts) -> None:
 
 def test_without_an_owner_the_error_is_typed_and_in_time(hosts: Hosts) -> None:
     key = next(key for key in KEYS if partition_for_key(key.encode(), 2) == 0)
-    with client(hosts, "b", timeout=0.5) as state:
+    with client(hosts, "b", timeout=3) as state:
         hosts.servers["a"].stop()
         began = time.monotonic()
         with pytest.raises(StateStoreNotAvailableError):
             state.get("plain", key)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 20, "the default is 30"
         hosts.state.write(0, fill(0), offset=9, executor="b")
         answer = state.query("get", "plain", key, has_key=True, stale=True)
         assert answer.stale and answer.lag == 40 and answer.value == KEYS.index(key)

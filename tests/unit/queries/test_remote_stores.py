@@ -188,7 +188,7 @@ def test_a_standby_copy_answers_requests_and_stale_handles_only(state: Callable[
     try:
         hosts.state.write(0, fill(0), offset=9, executor="b")
         hosts.servers["a"].stop()
-        with ks.queries.connect(server.url, token=server.tokens.view, timeout=0.5) as client:
+        with ks.queries.connect(server.url, token=server.tokens.view, timeout=3) as client:
             remote = RemoteState(RemoteStores(hosts.state.local, lambda read: read(client)))
             request = ks.StateQueryRequest.in_store("plain").with_query(ks.KeyQuery.with_key(key)).with_partitions([0])
             assert remote.query(request).partition_results[0].result == KEYS.index(key)

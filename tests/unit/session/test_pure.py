@@ -259,8 +259,8 @@ def test_an_interrupted_wait_leaves_the_work_begun_not_done() -> None:
     go_on = threading.Event()
     work = Work(threading.Lock(), go_on.wait, name="work")
     interrupt = threading.Timer(0.1, lambda: signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT))
-    interrupt.start()
     with pytest.raises(KeyboardInterrupt):
+        interrupt.start()
         work.wait()
     interrupt.join()
     assert not work.done
