@@ -16,6 +16,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -292,7 +293,8 @@ class Crew:
     def close(self) -> None:
         for pid in self.everybody:
             if self.state_of(pid):
-                os.kill(pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):  # it may end in between
+                    os.kill(pid, signal.SIGKILL)
         assert self._daemon.stdin is not None and self._daemon.stdout is not None
         self._daemon.stdin.close()
         self._daemon.wait(30)

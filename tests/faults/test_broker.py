@@ -11,7 +11,7 @@ import pytest
 from kstreams_repl.kafka.embedded import EmbeddedBroker
 from tests.spark.hosting import Host, counting, decoded, expected_counts, numbered, processed, settle
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(300)]
 
 
 @pytest.fixture

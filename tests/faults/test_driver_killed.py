@@ -14,7 +14,7 @@ import pytest
 
 from tests.spark.hosting import Host, counting, decoded, expected_counts, numbered, processed, settle
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -41,7 +41,6 @@ def test_killed_driver_leaves_no_process_and_no_gap(host: Host) -> None:
     settle(
         lambda: not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in family),
         "its processes to go",
-        20,
     )
     host.produce(source, numbered(2_000, start=2_000))
     deployment = host.deploy(counting(source, sink))
@@ -52,7 +51,6 @@ def test_killed_driver_leaves_no_process_and_no_gap(host: Host) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_spark_that_goes_under_an_application_is_told_and_resume_starts_it_anew(host: Host, tmp_path: Path) -> None:
     """Its JVM is killed; then the user stops it. The application had been left "running" for ever, and could not even be stopped."""
     source, sink = host.topic("in"), host.topic("out")

@@ -27,7 +27,7 @@ from tests.spark.hosting import (
     settle,
 )
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(300)]
 
 TOTAL = 6_000
 

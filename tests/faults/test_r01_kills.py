@@ -14,7 +14,7 @@ from tests.faults.counts import full
 from tests.faults.crew import Crew
 from tests.faults.reliability import note
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 POINTS = ("F1", "F2", "F3", "F4", "F5", "F6", "F7", "F8", "F9", "F10")
 
 

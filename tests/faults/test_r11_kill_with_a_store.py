@@ -39,6 +39,10 @@ def inodes(crew: Crew) -> dict[str, int]:
     return {str(file): file.stat().st_ino for file in (crew.directory / "state").rglob("data.mdb")}
 
 
+def all_run(crew: Crew) -> bool:
+    return [report.get("state") for report in crew.reports()] == ["running"] * len(crew.pids)
+
+
 def kill_with_a_store(crew: Crew, kills: int) -> tuple[list[str], int, int]:
     """Violations, what was restored after the kills, and what the stores lacked at them."""
     crew.write(crew.keys)
@@ -58,8 +62,9 @@ def kill_with_a_store(crew: Crew, kills: int) -> tuple[list[str], int, int]:
         files, lacking = inodes(crew), behind(crew)
         for slot in list(crew.pids):
             crew.start(slot)
-        crew.settle(lambda: {report.get("state") for report in crew.reports()} == {"running"}, "both to run")
+        crew.settle(lambda: all_run(crew), "both to run")
         crew.processed()
+        crew.settle(lambda: all_run(crew), "both to run")
         got = sum(report["restored"] for report in crew.reports())
         if inodes(crew) != files:
             wrong.append("a store was made anew")

@@ -16,6 +16,7 @@ from kstreams_repl.types import TopicPartition
 from tests.faults.counts import full
 from tests.faults.one_task import OneTask
 from tests.faults.reliability import note
+from tests.spark.hosting import cut
 
 pytestmark = pytest.mark.kafka
 ROWS = {b"k%05d" % number: b"%05d" % number * 100 for number in range(3_000)}
@@ -32,8 +33,7 @@ def slow_restore(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def truncate(task: OneTask, part: float = 0.6) -> None:
     admin, at = Admin(task.settings), TopicPartition(task.changelog, 0)
-    admin.alter_topic_configs(task.changelog, {"cleanup.policy": "delete"})
-    admin.delete_records({at: int(admin.end_offsets([at])[at] * part)})
+    cut(admin, at, int(admin.end_offsets([at])[at] * part))
 
 
 def delete(task: OneTask) -> None:

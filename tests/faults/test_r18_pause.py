@@ -34,6 +34,7 @@ def ends(host: Host, app: str, sink: str) -> dict[TopicPartition, int]:
     """Where everything ends that the application writes, committed or not."""
     topics = [sink, *(topic for topic in host.admin.topics() if topic.startswith(app) and topic.endswith(("-changelog", "-repartition")))]
     places = [TopicPartition(topic, number) for topic in topics for number in range(host.admin.partitions(topic))]
+    host.admin.settled_end_offsets(places)  # the markers of the last commit may come after its answer
     return host.admin.end_offsets(places, isolation="read_uncommitted")
 
 

@@ -24,7 +24,7 @@ from tests.faults.event_time import OLD_MS, EventTime, labelled, number
 from tests.faults.event_time_on_spark import OnSpark
 from tests.faults.reliability import note
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 POINTS = ("F1", "F2", "F3", "F4", "F5", "F6", "F7", "F8")
 EAGER = {
     "log.retention.check.interval.ms": "1000",

@@ -57,9 +57,9 @@ def test_a_driver_that_ends_while_spark_starts_leaves_nothing(tmp_path: Path, nu
     below = psutil.Process(driver.pid).children(recursive=True)
     driver.send_signal(number)
     driver.communicate(timeout=30)
-    _, alive = psutil.wait_procs(below, timeout=20)
+    _, alive = psutil.wait_procs(below, timeout=60)
     assert alive == []
-    settle(lambda: not any(tmp_path.iterdir()), "its directories to go", 10, lambda: list(tmp_path.iterdir()))
+    settle(lambda: not any(tmp_path.iterdir()), "its directories to go", story=lambda: list(tmp_path.iterdir()))
 
 
 def test_a_jvm_that_ends_at_once_is_told_with_where_it_said_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

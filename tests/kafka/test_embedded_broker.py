@@ -250,7 +250,8 @@ def test_a_broker_on_another_system_than_linux_outlives_a_killed_supervisor_and_
 
 
 def test_a_ctrl_c_for_the_owners_group_does_not_reach_the_broker(tmp_path: Path) -> None:
-    waiting = "import signal; signal.signal(signal.SIGINT, lambda *_: None); time.sleep(2); print(broker.is_alive)"
+    deaf = "import signal; signal.signal(signal.SIGINT, lambda *_: None)"
+    waiting = f"{deaf}; print('ready', flush=True); time.sleep(2); print(broker.is_alive)"
     patient = OWNER.replace("time.sleep(600)", waiting)
     owner = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(patient)],
@@ -260,7 +261,7 @@ def test_a_ctrl_c_for_the_owners_group_does_not_reach_the_broker(tmp_path: Path)
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     owner.stdout.readline()
-    time.sleep(0.3)
+    assert owner.stdout.readline() == "ready\n"
     os.killpg(owner.pid, signal.SIGINT)
     assert owner.communicate()[0].strip() == "True"
 

@@ -26,6 +26,7 @@ from kstreams_repl.kafka.group_offsets import known_end
 from kstreams_repl.kafka.reading import ranges_of, read_ranges
 from kstreams_repl.spark.planning.plan_builder import make_plan
 from kstreams_repl.topology.topology import Topology
+from kstreams_repl.types import TopicPartition
 
 pytestmark = pytest.mark.kafka
 KEYS = 50
@@ -85,6 +86,7 @@ class Corner:
             producer.produce(topic, value, b"k%d" % (number % KEYS), timestamp=self.at_ms)
         if transaction:
             producer.commit_transaction(20)
+            self.admin.settled_end_offsets([TopicPartition(topic, 0)])  # until its marker is there, nobody can read what it wrote
         assert producer.flush(20) == 0
         producer.close()
 

@@ -85,7 +85,7 @@ def test_a_read_ends_behind_a_transaction_marker_and_leaves_aborted_records_out(
     _await_end(admin, name, 4)
     ranges = ranges_of(admin, name, settled=True)
     assert ranges[0].end == 4
-    assert _values(settings, ranges, silent_seconds=5) == [b"kept"]
+    assert _values(settings, ranges) == [b"kept"]
     everything = ranges_of(admin, name, isolation="read_uncommitted")
     assert _values(settings, everything, isolation="read_uncommitted") == [b"kept", b"thrown away"]
 
@@ -101,7 +101,7 @@ def test_a_read_that_starts_in_nothing_but_markers_ends(settings: ClientSettings
     _await_end(admin, name, 2)
     ranges = ranges_of(admin, name, start=1, settled=True)
     assert (ranges[0].start, ranges[0].end) == (1, 2)
-    assert _values(settings, ranges, silent_seconds=5) == []
+    assert _values(settings, ranges) == []
 
 
 def test_a_compacted_tail_ends_the_read(settings: ClientSettings, admin: Admin, topic: Callable[..., str]) -> None:
@@ -114,8 +114,8 @@ def test_a_compacted_tail_ends_the_read(settings: ClientSettings, admin: Admin, 
     while len(_values(settings, ranges_of(admin, name, end=1000))) > 1:  # the cleaner comes by every 15 s
         assert time.monotonic() < deadline, "the topic was never compacted"
         time.sleep(1)
-    assert _values(settings, ranges_of(admin, name, start=10, end=900), silent_seconds=5) == []
-    assert _values(settings, ranges_of(admin, name, end=1001), silent_seconds=5)[-1] == b"new"
+    assert _values(settings, ranges_of(admin, name, start=10, end=900)) == []
+    assert _values(settings, ranges_of(admin, name, end=1001))[-1] == b"new"
 
 
 def test_bounds_by_offset_time_and_count_are_clipped_to_the_log(

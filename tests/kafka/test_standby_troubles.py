@@ -16,7 +16,6 @@ from confluent_kafka import KafkaError, KafkaException
 
 from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.errors import KStreamsError
 from kstreams_repl.instance.application_plan import ApplicationPlan
 from kstreams_repl.instance.state import standby_task, standby_tasks
 from kstreams_repl.instance.state.environment_attributes import AS_OF
@@ -28,6 +27,7 @@ from kstreams_repl.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.spark.planning.plan_builder import make_plan
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
 from kstreams_repl.types import TaskId, TopicPartition
+from tests.spark.hosting import cut
 
 pytestmark = pytest.mark.kafka
 PARTITIONS = 4
@@ -229,16 +229,7 @@ def test_no_copy_is_made_of_a_part_of_a_log(copies: Copies, admin: Admin) -> Non
     first, last = copies.tasks
     at = TopicPartition(f"{copies.name}-counts-changelog", first.partition)
     copies.send()
-    admin.alter_topic_configs(at.topic, {"cleanup.policy": "delete"})
-
-    def deleted() -> bool:
-        try:
-            admin.delete_records({at: 20})
-        except KStreamsError:  # the broker has not heard of the policy everywhere yet
-            return False
-        return True
-
-    settle(deleted)
+    cut(admin, at, 20)
     admin.alter_topic_configs(at.topic, {"cleanup.policy": "compact"})
     kept = copies.start()
     settle(lambda: copies.complete(last) and (str(first) in kept._waits or kept.lags()[str(first)] == 0))

@@ -69,12 +69,12 @@ class Bank:
         FileChannel(Path(plan.control_directory)).signal(plan.generation, Signal.RUN)
         return plan
 
-    def epoch(self, plan: ApplicationPlan, *wanted: str) -> EpochResult:
+    def epoch(self, plan: ApplicationPlan, *wanted: str, seconds: float = 0.3) -> EpochResult:
         """Epochs until the sink has that, or one fails."""
         deadline = time.monotonic() + 30
         while True:
             control = FileInstanceControl(plan.control_directory, plan.generation, 0)
-            outcome = run_instance(plan, 0, until=time.monotonic() + 0.3, control=control, cache=self.warm)
+            outcome = run_instance(plan, 0, until=time.monotonic() + seconds, control=control, cache=self.warm)
             if outcome.failure is not None or self.out() == list(wanted):
                 return outcome
             assert time.monotonic() < deadline, f"{self.out()} and not {wanted}"
@@ -170,8 +170,8 @@ def test_retention_that_overtakes_a_running_instance_costs_one_take_over(bank: B
     bank.admin.delete_records({bank.input: 4})
     resume(instance.clients.consumer, [bank.input])
     bank.warm.put(instance)
-    with caplog.at_level(logging.WARNING):
-        assert bank.epoch(plan, "a", "b", "e", "f").state == "running"
+    with caplog.at_level(logging.WARNING):  # the epoch must last until its instance is dropped: between epochs that is not told
+        assert bank.epoch(plan, "a", "b", "e", "f", seconds=5).state == "running"
     again, warning = told(caplog)
     assert "re-initialising the tasks" in again
     assert "the committed offset 2 is outside the log" in warning

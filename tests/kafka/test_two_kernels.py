@@ -50,7 +50,7 @@ def test_an_instance_leaves_when_it_is_fenced_by_a_generation_that_stands_in_the
         lease = FileChannel(Path(plan.control_directory))
         lease.signal(generation, Signal.RUN)
         control = FileInstanceControl(plan.control_directory, generation, 0, in_force=partial(generation_in_force, settings, name))
-        return lease, lambda: run_instance(plan, 0, until=time.monotonic() + SECONDS, control=control)
+        return lease, lambda: run_instance(plan, 0, until=time.monotonic() + 100, control=control)
 
     def send(value: str) -> None:
         producer = make_producer(settings, linger_ms=0)

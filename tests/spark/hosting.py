@@ -17,12 +17,14 @@ from typing import Any
 import pytest
 
 from kstreams_repl import StreamsBuilder, serdes
+from kstreams_repl.errors import KStreamsError
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.kafka.reading import ranges_of, read_ranges
 from kstreams_repl.spark.application_state import Status
 from kstreams_repl.spark.deployment import Deployment
 from kstreams_repl.spark.startup.spark_session import get_session, stop_session
+from kstreams_repl.types import TopicPartition
 
 SECONDS = 60.0
 _numbers = itertools.count(1)
@@ -34,7 +36,7 @@ class Host:
     def __init__(self, broker: Any, spark: Any, directory: Path, *, on_cluster: bool = False) -> None:
         self.bootstrap = broker.bootstrap_servers
         self.settings = ClientSettings(self.bootstrap)
-        self.admin = Admin(self.settings)
+        self.admin = Admin(self.settings, seconds=SECONDS)
         self.spark = spark
         self.directory = directory
         self.on_cluster = on_cluster
@@ -65,16 +67,21 @@ class Host:
         assert producer.flush(30) == 0
         producer.close()
 
-    def read(self, topic: str) -> list[tuple[bytes | None, bytes | None]]:
-        """Every committed record of a topic, partition by partition."""
+    def read(self, topic: str, *, settled: bool = True) -> list[tuple[bytes | None, bytes | None]]:
+        """Every committed record of a topic, partition by partition.
+
+        Args:
+            settled: wait for open transactions to end: a commit is acknowledged before what it wrote can be read. That of a
+                failed application ends only when its time is over.
+        """
         rows: list[tuple[bytes | None, bytes | None]] = []
-        for _, batch in read_ranges(self.settings, ranges_of(self.admin, topic)):
+        for _, batch in read_ranges(self.settings, ranges_of(self.admin, topic, settled=settled)):
             rows += zip(batch.keys, batch.values, strict=True)
         return rows
 
-    def table(self, topic: str) -> dict[bytes | None, bytes | None]:
+    def table(self, topic: str, *, settled: bool = True) -> dict[bytes | None, bytes | None]:
         """The last committed value of each key."""
-        return dict(self.read(topic))
+        return dict(self.read(topic, settled=settled))
 
     def deployment(self, topology: Any, app: str = "app", *, failpoints: str = "", **config: Any) -> Deployment:
         settings = {
@@ -105,6 +112,20 @@ def settle(condition: Callable[[], bool], what: str, seconds: float = SECONDS, s
     while not condition():
         assert time.monotonic() < deadline, f"waited {seconds:.0f} s for {what}; {story()}"
         time.sleep(0.02)
+
+
+def cut(admin: Admin, at: TopicPartition, first: int) -> None:
+    """Delete the records before that offset from a compacted topic, whose policy is "delete" from then on."""
+    admin.alter_topic_configs(at.topic, {"cleanup.policy": "delete"})
+
+    def deleted() -> bool:
+        try:
+            admin.delete_records({at: first})
+        except KStreamsError:  # the broker has not heard of the policy everywhere yet
+            return False
+        return True
+
+    settle(deleted, f"{at} to be cut")
 
 
 def processed(deployment: Deployment, count: int) -> None:
