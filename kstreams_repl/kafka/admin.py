@@ -8,8 +8,10 @@ is the first open transaction.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as ClientTopicPartition
@@ -408,8 +410,7 @@ class Admin(GroupAdmin):
         requests = [ClientTopicPartition(at.topic, at.partition, offset) for at, offset in before.items()]
         if not requests:
             return
-        for partition, future in self._client.delete_records(requests, request_timeout=self._seconds).items():
-            self._result(future, f"purging {partition.topic}-{partition.partition}", topic=partition.topic)
+        self._of_leaders(lambda: self._client.delete_records(requests, request_timeout=self._seconds), "purging")
 
     # -- inside
 
@@ -417,20 +418,24 @@ class Admin(GroupAdmin):
         if not specs:
             return {}
         request = {ClientTopicPartition(at.topic, at.partition): spec for at, spec in specs.items()}
+        options = {"isolation_level": _ISOLATION[isolation], "request_timeout": self._seconds}
+        found = self._of_leaders(lambda: self._client.list_offsets(request, **options), "reading offsets of")
+        return {at: listed.offset for at, listed in found.items()}
+
+    def _of_leaders(self, call: Callable[[], Mapping[ClientTopicPartition, Future[Any]]], doing: str) -> dict[TopicPartition, Any]:
+        """Return what the partitions' leaders answer; the call is repeated while one is not known, or not yet leader of a new topic."""
         deadline = time.monotonic() + self._seconds
         while True:
-            futures = self._client.list_offsets(request, isolation_level=_ISOLATION[isolation], request_timeout=self._seconds)
-            found = {}
+            found, answers = {}, call()
             try:
-                for partition, future in futures.items():
-                    found[TopicPartition(partition.topic, partition.partition)] = self._in_time(future, "reading offsets").offset
+                for partition, future in answers.items():
+                    what = f"{doing} {partition.topic}-{partition.partition}"
+                    found[TopicPartition(partition.topic, partition.partition)] = self._in_time(future, what)
                 return found
             except KafkaException as error:
                 inside = error_of(error)
-                # A topic that was just created: the client still knows another leader, or none.
                 if inside is None or inside.code() not in _LEADERLESS or time.monotonic() > deadline:
-                    at = f"{partition.topic}-{partition.partition}"
-                    raise self._translated(error, f"reading offsets of {at}", topic=partition.topic) from error
+                    raise self._translated(error, what, topic=partition.topic) from error
                 # The client keeps the leader epochs that it learnt: after a broker restart it is refused for minutes (an instance then
                 # stays in "restoring"), and only a new client requests the metadata again.
                 self._reconnect()

@@ -16,7 +16,7 @@ from kstreams_repl.types import TopicPartition
 
 
 class Client:
-    """Answers offset requests, or refuses all of them."""
+    """Answers requests to the leaders of partitions, or refuses all of them."""
 
     def __init__(self, refuses: bool) -> None:
         self._refuses = refuses
@@ -32,8 +32,12 @@ class Client:
             answers[at] = future
         return answers
 
+    delete_records = list_offsets
 
-def test_offsets_are_asked_by_a_new_client_when_the_old_one_has_a_stale_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Client]:
+    """The clients, in order; the first one refuses."""
     made: list[Client] = []
 
     def make(*_: Any, **__: Any) -> Client:
@@ -41,5 +45,15 @@ def test_offsets_are_asked_by_a_new_client_when_the_old_one_has_a_stale_epoch(mo
         return made[-1]
 
     monkeypatch.setattr(admin_calls, "make_admin_client", make)
+    return made
+
+
+def test_offsets_are_asked_by_a_new_client_when_the_old_one_has_a_stale_epoch(made: list[Client]) -> None:
     assert Admin(ClientSettings("unused:1")).end_offsets([TopicPartition("t", 0)]) == {TopicPartition("t", 0): 7}
+    assert len(made) == 2
+
+
+def test_records_are_deleted_by_a_new_client_too(made: list[Client]) -> None:
+    """A topic is listed with its leader before that broker has made the partition: deleting records at once was refused."""
+    Admin(ClientSettings("unused:1")).delete_records({TopicPartition("t", 0): 0})
     assert len(made) == 2
