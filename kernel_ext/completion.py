@@ -169,12 +169,12 @@ class NameMatcher:
         cached_at, names = self._cache.get(what, (0.0, []))
         if time.monotonic() - cached_at < FRESH_SECONDS:
             return names
-        done = self._busy.get(what) or self._look_up(what, session, names, read)
+        done = self._busy.get(what) or self._start_read(what, session, names, read)
         done.wait(max(0.0, self._until - time.monotonic()))
         found: list[Any] = self._cache.get(what, (0.0, names))[1]
         return found
 
-    def _look_up(self, what: str, session: Session, former: list[str], read: Callable[[Session], list[str]]) -> threading.Event:
+    def _start_read(self, what: str, session: Session, former: list[str], read: Callable[[Session], list[str]]) -> threading.Event:
         done = self._busy[what] = threading.Event()
 
         def work() -> None:
