@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.spark.hosting import Host, counting, numbered, processed, running, settle
+from tests.spark.hosting import Host, counting, numbered, processed, running
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -47,7 +47,7 @@ def test_python_workers_have_no_ports_and_the_jvms_want_a_secret(host: Host) -> 
             stranger.settimeout(1.0)
             with suppress(TimeoutError, ConnectionError):
                 assert b"!y" not in stranger.recv(1000)
-    settle(lambda: {child.pid for child in everything.children(recursive=True)} <= before, "no process more", 10)
+    assert {child.pid for child in everything.children(recursive=True)} <= before
     host.produce(source, numbered(100, start=100))
     processed(deployment, 200)
     deployment.stop()
