@@ -14,12 +14,14 @@ from kstreams_repl.instance.state.state_directory import state_root
 from kstreams_repl.session.application.detached.mailbox import Mailbox
 from kstreams_repl.session.application.read_only import ReadOnlyApplication
 from kstreams_repl.session.cluster_client import ClusterClient
+from kstreams_repl.session.topics.read import latest, refuse_no_number
 
 _BYTES_PER_LINE = 400
 
 
 def session_logs(client: ClusterClient, applications: Mapping[str, ReadOnlyApplication], name: str | None, n: int) -> Table:
     """Return the table of `Session.logs`."""
+    refuse_no_number(n)
     apps = [app for app in applications.values() if name in (None, app.name)]
     files: list[tuple[str, Path]] = []
     broker = client.broker
@@ -53,7 +55,7 @@ def logs_table(applications: Iterable[ReadOnlyApplication], files: Iterable[tupl
         error = app.error
         if error is not None:
             trace = error.fields.get("worker_trace")
-            rows += [(app.name, line) for line in [str(error), *str(trace or "").splitlines()[-n:]] if line.strip()]
+            rows += [(app.name, line) for line in [str(error), *latest(str(trace or "").splitlines(), n)] if line.strip()]
     shown = []
     for name, path in files:
         rows += [(name, line) for line in last_lines(path, n)]
@@ -63,8 +65,6 @@ def logs_table(applications: Iterable[ReadOnlyApplication], files: Iterable[tupl
 
 def last_lines(path: Path, n: int) -> list[str]:
     """Return the last lines of a file, from its last few kilobytes; none when there is no file."""
-    if n < 1:
-        return []
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -73,4 +73,4 @@ def last_lines(path: Path, n: int) -> list[str]:
             lines = file.read().decode("utf-8", "replace").splitlines()
     except OSError:
         return []
-    return [line for line in (lines[1:] if start else lines) if line.strip()][-n:]
+    return latest([line for line in (lines[1:] if start else lines) if line.strip()], n)

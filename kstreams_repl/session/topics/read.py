@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Integral
-from typing import Any
+from typing import Any, TypeVar
 
 from kstreams_repl.display.table import Table
 from kstreams_repl.errors import KStreamsError
@@ -17,6 +17,8 @@ from kstreams_repl.serdes.header_ids import Part
 from kstreams_repl.session.topics.internal_names import internal_names
 from kstreams_repl.session.topics.produce import milliseconds
 from kstreams_repl.session.topics.records import ReadRecord, Records
+
+T = TypeVar("T")
 
 _Row = tuple[int, int, int, bytes | None, bytes | None, Any]
 """Timestamp, partition, offset, key, value, headers."""
@@ -39,7 +41,7 @@ def read_records(
     found.sort(key=lambda row: row[:3])
     count = len(found)
     if n is not None:
-        found = found[-n:] if start is None and n else found[:n]
+        found = latest(found, n) if start is None else found[:n]
     records = decoded(found, topic, key_serde, value_serde)
     if whole and len(records) == count:
         there = count  # the remaining offsets hold no records
@@ -65,6 +67,11 @@ def refuse_no_number(n: Any, *, all_of_them: bool = False) -> None:
     """
     if not (isinstance(n, Integral) and int(n) >= 0) and not (all_of_them and n is None):
         raise KStreamsError(f"n must be >= 0{' or None' if all_of_them else ''}, got {n!r}", hint="give a number of records, such as n=10")
+
+
+def latest(found: list[T], n: int) -> list[T]:
+    """Return the last `n`, or all if there are fewer. A slice from ``-n`` or ``len(found) - n`` is wrong for 0, or for fewer than `n`."""
+    return found[max(0, len(found) - n) :]
 
 
 def rows_of(

@@ -10,7 +10,7 @@ from typing import Any
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.reading import OffsetRange, ranges_of, read_ranges
-from kstreams_repl.session.topics.read import refuse_no_number, rows_of
+from kstreams_repl.session.topics.read import latest, refuse_no_number, rows_of
 from kstreams_repl.testing.recording import RecordedRecord, Recording
 from kstreams_repl.types import TopicPartition
 
@@ -50,7 +50,7 @@ def _last_of(admin: Admin, topic: str, n: int) -> list[RecordedRecord]:
         RecordedRecord(topic, partition, offset, timestamp, key, value, list(headers or ()))
         for timestamp, partition, offset, key, value, headers in rows
     )
-    return found[len(found) - n :] if n else []
+    return latest(found, n)
 
 
 def in_order(records: Iterable[RecordedRecord]) -> list[RecordedRecord]:

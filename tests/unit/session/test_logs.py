@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
+from kstreams_repl.errors import KStreamsError
 from kstreams_repl.session.logs import last_lines, logs_table
 
 
@@ -24,3 +26,11 @@ def test_hostile_lines_are_shown_inert(tmp_path: Path) -> None:
 
 def test_without_anything_logged_it_says_so(tmp_path: Path) -> None:
     assert logs_table([], [("broker", tmp_path / "none")], 5).note == "nothing was logged"
+
+
+def test_no_lines_of_a_workers_trace_are_shown_where_none_are_asked_for() -> None:
+    """The last 0 lines are none; they were all of them."""
+    error = KStreamsError("it failed", worker_trace="one\ntwo\nthree")
+    app = SimpleNamespace(name="app", reports=SimpleNamespace(instances={}), restarts=(), error=error)
+    assert [line for _, line in logs_table([app], [], 0).rows] == ["it failed"]  # type: ignore[list-item]
+    assert [line for _, line in logs_table([app], [], 2).rows] == ["it failed", "two", "three"]  # type: ignore[list-item]

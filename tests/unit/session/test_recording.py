@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -14,8 +15,11 @@ from hypothesis import strategies as st
 
 import kstreams_repl as ks
 from kstreams_repl.errors import KStreamsError, RecordingError, UnknownTopicError
+from kstreams_repl.kafka.reading import OffsetRange
+from kstreams_repl.session.topics import read, record
 from kstreams_repl.session.topics.record import in_order
 from kstreams_repl.testing.recording import RecordedRecord, Recording, recording_fixture
+from kstreams_repl.types import RecordBatch, TopicPartition
 
 
 def words() -> Recording:
@@ -152,3 +156,28 @@ def test_a_missing_file_says_how_to_make_one(tmp_path: Path) -> None:
     with pytest.raises(RecordingError) as caught:
         Recording.load(tmp_path / "no")
     assert "session.record" in (caught.value.hint or "")
+
+
+@given(st.integers(0, 40), st.integers(0, 90), st.integers(1, 4), st.booleans())
+def test_the_last_n_records_of_a_topic_are_the_last_n_or_all_there_are(count: int, n: int, partitions: int, markers: bool) -> None:
+    """Also for n < count < 2n and count < n < 2 count, and where a transaction marker follows every third record."""
+    rows = [RecordedRecord("words", i % partitions, i + (i // 3 if markers else 0), 1000 + i, None, b"%d" % i) for i in range(count)]
+    ends = {p: max((row.offset for row in rows if row.partition == p), default=-1) + 1 + markers for p in range(partitions)}
+    ranges = tuple(OffsetRange(TopicPartition("words", p), 0, end) for p, end in ends.items())
+
+    def read_ranges(settings: object, wanted: Iterable[OffsetRange]) -> Iterator[tuple[TopicPartition, RecordBatch]]:
+        for part in wanted:
+            of = [row for row in rows if row.partition == part.partition.partition and part.start <= row.offset < part.end]
+            columns = [[row.key for row in of], [row.value for row in of], [row.timestamp for row in of], [row.offset for row in of]]
+            yield part.partition, RecordBatch(*columns, None)  # type: ignore[arg-type]
+
+    cluster = SimpleNamespace(settings=None, partitions=lambda topic: partitions)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(read, "read_ranges", read_ranges)
+        for module in (read, record):
+            patched.setattr(module, "ranges_of", lambda *given, **bounds: ranges)
+        recorded = record.record_topics(cluster, ["words"], n=n, seconds=None, offsets=None)  # type: ignore[arg-type]
+        shown = read.read_records(cluster, "words", n, key_serde=None, value_serde=None, start=None)  # type: ignore[arg-type]
+    last = [row.offset for row in rows[max(0, count - n) :]]
+    assert [row.offset for row in recorded] == last
+    assert [row.offset for row in shown] == last
