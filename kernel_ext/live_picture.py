@@ -139,9 +139,8 @@ class LivePicture:
             return
         app = self.application = app.current  # it may have been deployed again
         whole = self._whole = replace(app.picture(), title=app.name)  # the status is sent separately: it changes more often
-        reports = app.reports if app.status in ("running", "paused") else None
-        rate, lag = (0.0, None) if reports is None else (reports.rate if app.status == "running" else 0.0, reports.lag)
-        self._histories.add(whole, rate, lag)
+        counts = app.counts
+        self._histories.add(whole, counts.per_second, counts.lag)
         changes = f" · {len(app.stale)} changed in the notebook: edit shows the plan" if app.stale else ""
         self.set(
             **self._drawing(whole),

@@ -35,7 +35,7 @@ from kstreams_repl.session.source.source_slice import Program, program_of
 from kstreams_repl.session.topics.records import ReadRecord
 from kstreams_repl.session.topics.source_serdes import built_with_serdes
 from kstreams_repl.session.views.counts_reader import CountsReader
-from kstreams_repl.session.views.picture_overlay import Rates, silent_lines, summary_of
+from kstreams_repl.session.views.picture_overlay import silent_lines, summary_of
 from kstreams_repl.topology.names import changelog_topic
 from kstreams_repl.topology.node_diff import NodeChange, whole_code
 from kstreams_repl.topology.topology import Topology
@@ -76,7 +76,6 @@ class Application(ApplicationView):
         self.client = client
         self.definition = definition
         """The builder, stream, table or topology it was deployed or edited with: `changes` compares with it."""
-        self._rates = Rates()
         self._counts_reader = CountsReader(self, self._instances)
         self.stale: frozenset[str] = frozenset()
         """Nodes that a notebook cell has changed since the last deploy or edit; they still run the earlier code."""
@@ -355,7 +354,9 @@ class Application(ApplicationView):
     def wait(self, timeout: float | None = None, *, until: Callable[[Application], bool] | None = None) -> bool:
         """Wait until a condition holds. Without one, wait until everything on its topics is processed and committed.
 
-        A start that takes longer than a second is reported.
+        A record in an asynchronous node is not processed until its result has left the node, one that waits for another try
+        (``on_error="retry"``) included. What `suppress`, a window or a join keeps until stream time passes is processed: only further
+        records end that. A start that takes longer than a second is reported.
 
         Args:
             timeout: seconds; None waits without limit.

@@ -35,7 +35,7 @@ from kstreams_repl.session.views.live_taps import TappedApplication, live_peek, 
 from kstreams_repl.session.views.local_queries import strict_queries_of
 from kstreams_repl.session.views.metrics_view import MetricsView
 from kstreams_repl.session.views.node_retries import retries_of
-from kstreams_repl.session.views.picture_overlay import Rates, overlay_of
+from kstreams_repl.session.views.picture_overlay import overlay_of
 from kstreams_repl.session.views.record_counts import Counts, NodeRate
 from kstreams_repl.session.views.sample_run import sampled_values
 from kstreams_repl.session.views.sql_catalog import all_stores
@@ -71,7 +71,6 @@ class ApplicationView(QueryView):
     """Whether it was attached and executors of a cluster had claimed its instances: another kernel may drive it."""
     _starting: Work | None
     _start_error: BaseException | None
-    _rates: Rates
     _counts_reader: CountsReader
 
     @property
@@ -238,7 +237,8 @@ class ApplicationView(QueryView):
         return None if self.detached else cast("Deployment", self._deployment).completion
 
     def remaining(self) -> int:
-        """Return the number of records on its topics, repartition topics included, that are not processed and committed yet.
+        """Return the number of records that are not processed and committed yet: on its topics, repartition topics included, and in
+        asynchronous nodes, where they wait for a call or for another try.
 
         Example:
             >>> app.remaining()
@@ -281,7 +281,7 @@ class ApplicationView(QueryView):
         Example:
             >>> picture = app.picture()
         """
-        return picture_of(self.topology, title=f"{self.name} ({self.status})", marks=overlay_of(self, self._rates), state=self.status)
+        return picture_of(self.topology, title=f"{self.name} ({self.status})", marks=overlay_of(self), state=self.status)
 
     @overload
     def store(self, name: str) -> StoreView: ...

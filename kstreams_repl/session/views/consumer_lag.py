@@ -2,7 +2,8 @@
 
 Committed offsets are read *before* the ends of the topics, so the end of a repartition topic includes what a commit wrote to it:
 a lag of 0 means that no unprocessed record is left. Offsets that hold no record (transaction markers) are recognised by reading
-them.
+them. Records that asynchronous nodes hold are behind the committed offsets, so their number is part of the commit
+(`runtime.async_calls.WAITING`); it is read with the offsets.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kstreams_repl.instance.run_progress import waiting_records
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.group_admin import CommittedOffset
 from kstreams_repl.kafka.reading import OffsetRange, read_ranges
 from kstreams_repl.topology.names import internal_topic
 from kstreams_repl.topology.nodes import SourceNode
 from kstreams_repl.topology.topology import Topology
-from kstreams_repl.types import TopicPartition
+from kstreams_repl.types import TaskId, TopicPartition
 
 FEW = 3
 """Number of offsets at an end that are read to check whether they are records."""
@@ -24,15 +26,19 @@ FEW = 3
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """The committed offsets, and the number of records after them on each input and repartition partition."""
+    """The committed offsets, the number of records after them on each input and repartition partition, and the number before them
+    that asynchronous nodes hold: they wait for a call, or for another try.
+    """
 
     committed: Mapping[TopicPartition, CommittedOffset]
     records: Mapping[TopicPartition, int]
+    waiting: int = 0
 
 
 def remaining_records(admin: Admin, application_id: str, topology: Topology) -> int:
-    """Return the number of records on the application's input and repartition topics that are not committed as processed."""
-    return sum(remaining(admin, application_id, topology, exact=False).records.values())
+    """Return the number of records that are not processed and committed: on the input and repartition topics, and in asynchronous nodes."""
+    found = remaining(admin, application_id, topology, exact=False)
+    return sum(found.records.values()) + found.waiting
 
 
 def remaining(admin: Admin, application_id: str, topology: Topology, *, exact: bool = True) -> Remaining:
@@ -42,7 +48,8 @@ def remaining(admin: Admin, application_id: str, topology: Topology, *, exact: b
         exact: False: read the last offsets of a partition only when nothing else is left, to decide whether all is processed.
     """
     counts = admin.topics()
-    partitions = [TopicPartition(topic, number) for topic in topics_of(topology, application_id, counts) for number in range(counts[topic])]
+    tasks = tasks_of(topology, application_id, counts)
+    partitions = [at for task in tasks.values() for at in task]
     committed = admin.committed_offsets(application_id, partitions, stable=False)
     ends = admin.end_offsets(partitions)
     starts = admin.beginning_offsets(partitions)
@@ -57,19 +64,24 @@ def remaining(admin: Admin, application_id: str, topology: Topology, *, exact: b
         left |= dict.fromkeys((item.partition for item in few), 0)
         for at, batch in read_ranges(admin.settings, few):
             left[at] += len(batch)
-    return Remaining(committed, left)
+    return Remaining(committed, left, sum(waiting_records(tasks, committed).values()))
 
 
-def topics_of(topology: Topology, application_id: str, known: Mapping[str, int]) -> list[str]:
-    """Return the topics that tasks read, by their names on the broker, without those that do not exist."""
-    found: dict[str, None] = {}
+def tasks_of(topology: Topology, application_id: str, known: Mapping[str, int]) -> dict[TaskId, list[TopicPartition]]:
+    """Return the input partitions of each task, of the topics that exist.
+
+    Args:
+        known: number of partitions, by topic on the broker.
+    """
+    found: dict[TaskId, list[TopicPartition]] = {}
     for part in topology.subtopologies():
         if part.global_:
             continue
-        for node in part.nodes:
-            if isinstance(node, SourceNode):
-                found |= dict.fromkeys(topics_of_source(node, topology, application_id, known))
-    return [topic for topic in found if topic in known]
+        sources = [node for node in part.nodes if isinstance(node, SourceNode)]
+        for topic in dict.fromkeys(topic for node in sources for topic in topics_of_source(node, topology, application_id, known)):
+            for number in range(known.get(topic, 0)):
+                found.setdefault(TaskId(part.id, number), []).append(TopicPartition(topic, number))
+    return found
 
 
 def topics_of_source(node: SourceNode, topology: Topology, application_id: str, known: Mapping[str, int]) -> list[str]:

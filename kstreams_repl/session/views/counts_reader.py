@@ -22,7 +22,7 @@ from kstreams_repl.kafka.journal import JournalReader
 from kstreams_repl.runtime.node_counts import NodeCounts
 from kstreams_repl.session.application.read_only import ReadOnlyApplication
 from kstreams_repl.session.views.consumer_lag import Remaining, remaining
-from kstreams_repl.session.views.record_counts import Counts, committed, reported, since
+from kstreams_repl.session.views.record_counts import Counts, Rates, committed, reported, since
 
 if TYPE_CHECKING:
     from kstreams_repl.spark.instance_reports import ApplicationReport
@@ -46,6 +46,7 @@ class CountsReader:
         self._app = app
         self._instances = instances
         self._last = Counts()
+        self._rates = Rates()
         self._control_calls = 0
         self._rest: _BrokerQuery[Remaining] = _BrokerQuery(f"rest-{app.name}")
         self._before: _BrokerQuery[bytes] = _BrokerQuery(f"version-{app.name}", keep=math.inf)
@@ -66,7 +67,7 @@ class CountsReader:
         if status == "running":
             report = app.reports
             if _complete(report, self._instances()):
-                return reported(app.topology, report)
+                return self._rates.smoothed(app.topology, reported(app.topology, report), time.monotonic())
         rest = self._rest.answer(
             (status, self._control_calls), lambda: remaining(app.client.admin, app.name, app.topology), closed=app.client.closed
         )

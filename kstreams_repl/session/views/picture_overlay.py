@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import time
-from collections import deque
 from typing import TYPE_CHECKING
 
 from kstreams_repl.display.markup import one_line
 from kstreams_repl.display.picture import Mark
+from kstreams_repl.operators.stream_async import StreamAsync
 from kstreams_repl.session.application.read_only import ReadOnlyApplication
 from kstreams_repl.session.topics.source_serdes import filled_in_serdes
 from kstreams_repl.session.views.calls_view import call_lines, slow_lines
-from kstreams_repl.session.views.record_counts import Counts, NodeRate, source_lag
+from kstreams_repl.session.views.record_counts import Counts, NodeRate, source_lag, waiting_text
 from kstreams_repl.session.views.silent_nodes import silent_nodes
 from kstreams_repl.session.views.sql_catalog import all_stores
 from kstreams_repl.session.views.store_reader import count_rows
 from kstreams_repl.topology.nodes import Node, SourceNode
+from kstreams_repl.topology.topology import Topology
 
 if TYPE_CHECKING:
     from kstreams_repl.spark.instance_reports import ApplicationReport
@@ -23,28 +23,8 @@ if TYPE_CHECKING:
 STATES = ("running", "paused", "stopped")
 SILENT = "silent"
 
-WINDOW_SECONDS = 4.0
 
-
-class Rates:
-    """Records per second of each node over the last few seconds: records arrive in commits, so shorter spans fluctuate."""
-
-    def __init__(self) -> None:
-        self._seen: dict[str, deque[tuple[float, int]]] = {}
-
-    def of(self, node: str, now: float, records: int) -> float | None:
-        """Return the rate up to now; None until a second has passed. A lower count than before restarts the measurement."""
-        seen = self._seen.setdefault(node, deque())
-        if seen and records < seen[-1][1]:
-            seen.clear()
-        seen.append((now, records))
-        while now - seen[0][0] > WINDOW_SECONDS:
-            seen.popleft()
-        since = now - seen[0][0]
-        return (records - seen[0][1]) / since if since >= 1.0 else None
-
-
-def overlay_of(app: ReadOnlyApplication, rates: Rates) -> dict[str, Mark]:
+def overlay_of(app: ReadOnlyApplication) -> dict[str, Mark]:
     """Return the overlay by shape id. A failure takes precedence; a node whose cell has changed is marked as stale."""
     status, stale, error = app.status, app.stale, app.error
     reports = app.reports if status in ("running", "paused") else None
@@ -55,7 +35,6 @@ def overlay_of(app: ReadOnlyApplication, rates: Rates) -> dict[str, Mark]:
     nothing_passes = silent(app, counts)
     calls = {} if reports is None else call_lines(reports)
     slow = {} if reports is None or status != "running" else slow_lines(reports, app.topology)
-    now = time.monotonic()
     marks: dict[str, Mark] = {}
     for node in app.topology.nodes.values():
         lines: tuple[str, ...] = ()
@@ -63,10 +42,8 @@ def overlay_of(app: ReadOnlyApplication, rates: Rates) -> dict[str, Mark]:
         known = None if counts is None else counts.nodes.get(node.name)
         if known is not None:
             lines = (_passed(node, known, below=bool(app.topology.children(node.name))),)
-            speed = 0.0
+            speed = known.per_second
             if status == "running":
-                lately = rates.of(node.name, now, known.records)
-                speed = known.per_second if lately is None else lately
                 lines = (*lines, f"{speed:,.0f} records/s")
         if node.name in nothing_passes and known is not None and known.given:
             lines = (*lines, f"since version {app.versions[-1].number}: {nothing_passes[node.name].records:,} in, 0 out")
@@ -97,7 +74,8 @@ def summary_of(app: ReadOnlyApplication) -> str:
     if status not in ("created", "starting"):
         counts = app.counts
         lag = f"{counts.lag:,}" if counts.lag >= 0 else "unknown"
-        numbers = f", {counts.records:,} {plural('record', counts.records)}{_of_version(app, counts)}, lag {lag}"
+        numbers = f", {counts.records:,} {plural('record', counts.records)}{_of_version(app, counts)}"
+        numbers += f", lag {lag}{waiting_text(counts.waiting)}"
         if nothing_passes := [*silent(app, counts)]:
             more = f" and {len(nothing_passes) - 1:,} more" if len(nothing_passes) > 1 else ""
             numbers += f", ∅ nothing passes {one_line(nothing_passes[0], limit=60)}{more}"
@@ -114,8 +92,14 @@ def plural(word: str, number: int) -> str:
 def silent(app: ReadOnlyApplication, counts: Counts | None) -> dict[str, NodeRate]:
     """Return the silent nodes of an application, which have taken many records and forwarded none in the present version."""
     nodes = {} if counts is None else (counts.this_version or counts).nodes
-    passed = {name: (known.records, known.given) for name, known in nodes.items()}
+    held = dict.fromkeys(async_nodes(app.topology), 0 if counts is None else counts.waiting)
+    passed = {name: (known.records - held.get(name, 0), known.given) for name, known in nodes.items()}
     return {name: nodes[name] for name in silent_nodes(app.topology, passed, caches=app.status != "running")}
+
+
+def async_nodes(topology: Topology) -> list[str]:
+    """Return the nodes that may hold records after they are committed."""
+    return [name for name, node in topology.nodes.items() if isinstance(getattr(node, "operator", None), StreamAsync)]
 
 
 def silent_lines(app: ReadOnlyApplication) -> list[str]:

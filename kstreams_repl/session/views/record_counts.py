@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,8 @@ from kstreams_repl.topology.topology import Topology
 
 if TYPE_CHECKING:
     from kstreams_repl.spark.instance_reports import ApplicationReport
+
+WINDOW_SECONDS = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,7 @@ class Counts(Frames):
     Attributes:
         nodes: by name, without nodes of which no counts are known.
         lags: records behind the end, by topic and partition on the broker (``topic-0``); -1 while unknown.
+        waiting: records in asynchronous nodes, which wait for a call or for another try.
         records, per_second: of the application's input: what its sources read from topics that are not its own.
         this_version: the same, counted from the commit at which the version in force took effect; of a first version all of it.
             None until the broker has answered.
@@ -52,6 +56,7 @@ class Counts(Frames):
     lags: Mapping[str, int] = field(default_factory=dict)
     records: int = 0
     per_second: float = 0.0
+    waiting: int = 0
     this_version: Counts | None = None
 
     @property
@@ -70,8 +75,40 @@ class Counts(Frames):
         rows = [
             (name, rate.records, rate.given, round(rate.per_second, 1), sum(rate.dropped.values())) for name, rate in self.nodes.items()
         ]
-        note = f"{self.records:,} records of the input, {'lag unknown' if self.lag < 0 else f'{self.lag:,} behind'}"
+        behind = "lag unknown" if self.lag < 0 else f"{self.lag:,} behind"
+        note = f"{self.records:,} records of the input, {behind}{waiting_text(self.waiting)}"
         return Table.of(("node", "records", "given", "records/s", "dropped"), rows, note=note)
+
+
+def waiting_text(waiting: int) -> str:
+    """Return how many records wait in asynchronous nodes, for the end of a list; empty if none does."""
+    return f", {waiting:,} waiting for calls" if waiting else ""
+
+
+class Rates:
+    """Records per second of each node over the last few seconds: records arrive in commits, so shorter spans fluctuate."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, deque[tuple[float, int]]] = {}
+
+    def of(self, node: str, now: float, records: int) -> float | None:
+        """Return the rate up to now; None until a second has passed. A lower count than before restarts the measurement."""
+        seen = self._seen.setdefault(node, deque())
+        if seen and records < seen[-1][1]:
+            seen.clear()
+        seen.append((now, records))
+        while now - seen[0][0] > WINDOW_SECONDS:
+            seen.popleft()
+        since = now - seen[0][0]
+        return (records - seen[0][1]) / since if since >= 1.0 else None
+
+    def smoothed(self, topology: Topology, counts: Counts, now: float) -> Counts:
+        """Return the counts with these rates, where there is one yet."""
+        nodes = {
+            name: known if (rate := self.of(name, now, known.records)) is None else replace(known, per_second=rate)
+            for name, known in counts.nodes.items()
+        }
+        return replace(counts, nodes=nodes, per_second=_speed(topology, nodes))
 
 
 def total_lag(lags: Iterable[int]) -> int:
@@ -90,7 +127,9 @@ def reported(topology: Topology, report: ApplicationReport) -> Counts:
     for instance in report.instances.values():  # every instance reads the whole global table: do not add
         counts |= {node: _count(figures) for node, figures in instance.global_nodes.items()}
     lags = {at: lag for task in report.tasks.values() for at, lag in (task.lags or {at: -1 for at in task.committed}).items()}
-    return _counts(topology, counts, rates, lags)
+    calls = [figures for instance in report.instances.values() for figures in instance.calls.values()]
+    waiting = sum(one.get(figure) or 0 for one in calls for figure in ("in_flight", "waiting", "to_retry"))
+    return _counts(topology, counts, rates, lags, waiting)
 
 
 def committed(topology: Topology, rest: Remaining, before: Counts) -> Counts:
@@ -102,7 +141,7 @@ def committed(topology: Topology, rest: Remaining, before: Counts) -> Counts:
         if node.name in before.nodes:
             known = before.nodes[node.name]
             counts[node.name] = NodeCount(known.records, known.given, known.dropped)
-    return _counts(topology, counts, {}, {str(at): records for at, records in rest.records.items()})
+    return _counts(topology, counts, {}, {str(at): records for at, records in rest.records.items()}, rest.waiting)
 
 
 def since(topology: Topology, now: Counts, before: NodeCounts) -> Counts:
@@ -132,14 +171,19 @@ def source_lag(topology: Topology, application_id: str, source: SourceNode, lags
     return total_lag(lag for at, lag in lags.items() if at.rpartition("-")[0] in mine)
 
 
-def _counts(topology: Topology, counts: Mapping[str, NodeCount], rates: Mapping[str, float], lags: Mapping[str, int]) -> Counts:
+def _counts(
+    topology: Topology, counts: Mapping[str, NodeCount], rates: Mapping[str, float], lags: Mapping[str, int], waiting: int
+) -> Counts:
     nodes = {
         node: NodeRate(counts[node].taken, counts[node].given, rates.get(node, 0.0), counts[node].dropped)
         for node in topology.nodes
         if node in counts
     }
-    speed = sum(nodes[name].per_second for name in input_sources(topology) if name in nodes)
-    return Counts(nodes, dict(lags), _input(topology, nodes), speed)
+    return Counts(nodes, dict(lags), _input(topology, nodes), _speed(topology, nodes), waiting)
+
+
+def _speed(topology: Topology, nodes: Mapping[str, NodeRate]) -> float:
+    return sum(nodes[name].per_second for name in input_sources(topology) if name in nodes)
 
 
 def _input(topology: Topology, nodes: Mapping[str, NodeRate]) -> int:

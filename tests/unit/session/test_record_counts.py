@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
+from kernel_ext.live_picture import LivePicture
 from kstreams_repl import StreamsBuilder, Topology
 from kstreams_repl.commit.committed_counts import written_counts
 from kstreams_repl.commit.offset_metadata import COMMIT_ID, encode
+from kstreams_repl.display.picture import picture_of
 from kstreams_repl.kafka.group_admin import CommittedOffset
 from kstreams_repl.runtime.node_counts import NodeCount
 from kstreams_repl.session.views.consumer_lag import Remaining
-from kstreams_repl.session.views.record_counts import Counts, NodeRate, committed, reported, since
+from kstreams_repl.session.views.picture_overlay import silent
+from kstreams_repl.session.views.record_counts import Counts, NodeRate, Rates, committed, reported, since
 from kstreams_repl.spark.instance_reports import ApplicationReport, InstanceReport, TaskReport
 from kstreams_repl.types import TopicPartition
 
@@ -66,3 +71,38 @@ def test_at_rest_the_counts_are_those_of_the_commit() -> None:
     )
     counts = committed(topology(), rest, Counts())
     assert counts.nodes == {"read": NodeRate(7, 7)} and (counts.records, counts.lag) == (7, 1000)
+
+
+def test_records_in_asynchronous_nodes_are_counted_and_their_node_is_not_silent() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", name="read").map_values_async(str, name="ask").to("out")
+    made = builder.build()
+    calls = {"ask": {"in_flight": 50, "waiting": 90, "to_retry": 10, "failed": 3}}
+    told = InstanceReport(0, "running", 1, 1, nodes={"read": [200, 200, 0.0, {}], "ask": [200, 0, 0.0, {}]}, calls=calls)
+    counts = reported(made, ApplicationReport(1, {0: told}))
+    assert counts.waiting == 150 and counts.table().note.endswith("150 waiting for calls")
+    app: Any = SimpleNamespace(topology=made, status="running")
+    assert silent(app, counts) == {}
+    done = reported(made, ApplicationReport(1, {0: replace(told, calls={})}))
+    assert done.waiting == 0 and list(silent(app, done)) == ["ask"]
+
+
+def test_the_rate_of_the_application_is_that_of_its_sources() -> None:
+    """The header took the last report's rate, the nodes an average of four seconds: 0/s beside 7,849/s."""
+    rates, made = Rates(), topology()
+    rates.smoothed(made, Counts({"read": NodeRate(0, 0, 0.0)}), 10.0)
+    counts = rates.smoothed(made, Counts({"read": NodeRate(300, 300, 0.0)}), 12.0)
+    assert counts.nodes["read"].per_second == counts.per_second == 150.0
+
+
+def test_the_header_shows_the_lag_and_rate_of_the_counts() -> None:
+    """The header of a paused application said lag 0, from the last report, and its text 100, from the offsets."""
+    counts = Counts({"read": NodeRate(5, 5, 2.5)}, {"in-0": 100}, 5, 2.5)
+    app: Any = SimpleNamespace(
+        name="app", client=SimpleNamespace(closed=False), status="paused", stale=(), detached=False, error=None, counts=counts,
+        picture=lambda: picture_of(topology(), title="app"),
+    )  # fmt: skip
+    app.current = app
+    live = LivePicture(app, lambda changed: None)
+    live.refresh()
+    assert [point[1:] for point in live.state["history"]] == [[2.5, 100]]
