@@ -18,6 +18,7 @@ from kstreams_repl.commit.failpoints import failpoint
 from kstreams_repl.instance.control.channel import Signal
 from kstreams_repl.instance.huge_pages import EVERY_RECORDS, SETTLED_RECORDS, use_huge_pages
 from kstreams_repl.instance.instance import Instance, wall_clock
+from kstreams_repl.instance.polling.commit_timing import CommitTiming
 from kstreams_repl.instance.polling.scheduler import most_buffered, scheduler_of
 from kstreams_repl.instance.polling.scheduling_round import SchedulingRounds
 from kstreams_repl.instance.tasks.active_task import ActiveTask
@@ -71,8 +72,7 @@ class PollLoop:
         self._signal = signal
         self._report = report
         self._report_seconds = report_seconds
-        self._commit_seconds = config["commit.interval.ms"] / 1000
-        self._eager_seconds = None if config["repl.commit.eager.ms"] < 0 else config["repl.commit.eager.ms"] / 1000
+        self._timing = CommitTiming(instance.committer, instance.tasks, config)
         self._soft = config["buffered.records.per.partition"]
         self._by_partition = instance.input.by_partition
         self._drain_seconds = config["repl.async.drain.ms"] / 1000
@@ -164,18 +164,15 @@ class PollLoop:
             if not idle:
                 self._active_at = now
             self._stuck = not done and not self._calls_run()
-            if now >= committer.refresh_at:
-                committer.refresh(now)
             if bounds is not None and idle and not self._ahead:
                 bounds.touch(tasks, now)
                 if instance.closing is not None:
                     instance.closing.step(now)
                 if instance.table_completion is not None:
                     instance.table_completion.step(now)
-            since = now - committer.last_commit
-            if since >= self._commit_seconds or any(task.task.commit_requested for task in tasks):
+            if self._timing.is_due(now):
                 committer.commit(more=not idle)
-            elif idle and self._eager_seconds is not None and since >= self._eager_seconds and committer.touched:
+            elif idle and self._timing.is_due_at_rest(now) and committer.touched:
                 committer.commit()
                 self._await_markers()
             elif idle and not committer.settled:
@@ -246,11 +243,7 @@ class PollLoop:
     def _nap(self, now: float, until: float) -> float:
         """Return how long a poll may wait, in seconds: until the next commit, punctuation or end."""
         idle = now - self._active_at
-        nap = min(next(nap for within, nap in _NAPS if idle < within), until - now)
-        committer = self.instance.committer
-        if committer.touched:
-            due = self._commit_seconds if self._eager_seconds is None else min(self._commit_seconds, self._eager_seconds)
-            nap = min(nap, committer.last_commit + due - now)
+        nap = min(next(nap for within, nap in _NAPS if idle < within), until - now, self._timing.seconds_left(now))
         punctuations = [ms for task in self.instance.tasks if (ms := task.task.next_wall_clock_punctuation) is not None]
         if punctuations:
             nap = min(nap, (min(punctuations) - wall_clock()) / 1000)

@@ -119,22 +119,19 @@ class ThreadedPollLoop(PollLoop):
             self._commit_when_due(monotonic())
 
     def _commit_when_due(self, now: float) -> None:
-        instance, committer = self.instance, self.instance.committer
-        if now >= committer.refresh_at:
-            committer.refresh(now)
-        since = now - committer.last_commit
+        instance, committer, timing = self.instance, self.instance.committer, self._timing
+        due = timing.is_due(now)
         touched = committer.touched
         if not touched:
             self._touched_at = None
         elif self._touched_at is None:
             self._touched_at = now  # the transaction holds nothing older, however long ago the last commit was
-        due = since >= self._commit_seconds or any(task.task.commit_requested for task in instance.tasks)
-        if not due and self._eager_seconds is not None and since >= self._eager_seconds:
+        if not due and timing.is_due_at_rest(now):
             due = (touched or not committer.settled) and not self._busy()
         follow = instance.globals is not None and now >= self._next_follow
         if now < self._next_try or not (follow or due and (touched or not committer.settled)):
             return
-        self._next_follow = now + self._commit_seconds
+        self._next_follow = now + timing.interval
         # 1. Stop every task at a record boundary.
         forced = self._touched_at is not None and now - self._touched_at > self._forced_seconds
         if not self._stop(None if forced else _PATIENCE_SECONDS):
