@@ -40,6 +40,8 @@ def _change(inner: Serde) -> Serde:
         if kind > 5:
             raise wrong_bytes("change", data, "a new value, an old value or both, followed by one byte from 0 to 5")
         if kind >= _WITH_IS_LATEST:
+            if end < 1:
+                raise wrong_bytes("change", data, "whether it is the latest, before the last byte")
             end, kind = end - 1, kind - _WITH_IS_LATEST
             is_latest = data[end] == 1
         if kind == 0:
@@ -48,6 +50,8 @@ def _change(inner: Serde) -> Serde:
             return from_bytes(data[:end]), None, is_latest
         size, start = read_varint(data)
         middle = start + size
+        if middle > end:
+            raise wrong_bytes("change", data, f"a new value of {size} bytes")
         return from_bytes(data[start:middle]), from_bytes(data[middle:end]), is_latest
 
     return Serde(serialize, deserialize, name=f"change({inner.name})", recipe=(_change, (inner,)))

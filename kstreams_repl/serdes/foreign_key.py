@@ -107,6 +107,9 @@ def _subscription(inner: Serde) -> Serde:
         return bytes((version, instruction)) + digest + data + tail
 
     def deserialize(data: bytes) -> Subscription:
+        least = 2 + (0 if data[:1] >= b"\x80" else _HASH_SIZE) + (4 if data[:1] in (b"\x01", b"\x81") else 0)
+        if len(data) < least:
+            raise wrong_bytes("subscription", data, f"at least {least}")
         version, instruction = data[0] & 0x7F, data[1]
         if version > 1 or instruction > PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE:
             raise wrong_bytes("subscription", data, "version 0 or 1 and an instruction from 0 to 3")
@@ -140,8 +143,8 @@ def _subscription_response(inner: Serde) -> Serde:
         return b"\x80" + data if value[0] is None else b"\x00" + value[0] + data
 
     def deserialize(data: bytes) -> SubscriptionResponse:
-        if data[0] & 0x7F:
-            raise wrong_bytes("subscription response", data, "version 0")
+        if data[:1] not in (b"\x00", b"\x80") or (data[0] == 0 and len(data) <= _HASH_SIZE):
+            raise wrong_bytes("subscription response", data, "version 0, and a hash unless there is none")
         if data[0] & _HASH_IS_NULL:
             digest, rest = None, data[1:]
         else:

@@ -111,7 +111,7 @@ def _deserialize_large(data: bytes, value: float) -> Any:
 def _deserialize_odd(data: bytes, cause: Exception) -> Any:
     try:
         return json.loads(bytes(data).decode("utf-8", "replace"))
-    except ValueError:
+    except (ValueError, RecursionError):
         raise wrong_bytes("json", data, f"JSON text ({cause})") from cause
 
 

@@ -13,10 +13,12 @@ from typing import Any, Unpack
 from kstreams_repl.errors import ConfigError, SerializationError
 from kstreams_repl.extras import extras
 from kstreams_repl.serdes.base import Serde, wrong_bytes
+from kstreams_repl.serdes.schemas.avro_defaults import filled, with_defaults
 from kstreams_repl.serdes.schemas.registry import (
     GUID_PREFIX_BYTES,
     RegistryArguments,
     RegistryOptions,
+    expect_whole_id,
     registry_serde,
     shown_id,
     with_id,
@@ -128,11 +130,16 @@ class AvroFormat:
 
         def first(value: Any) -> bytes:
             nonlocal own, prefix
-            data = call(value)
             latest = library._get_reader_schema(_subject(library, context)) if self.options.use_latest else None
-            if latest is None or latest.schema.rule_set is None:  # rules are applied by the library, value by value
-                own = library._parsed_schema if latest is None else library._get_parsed_schema(latest.schema)
-                prefix = data[: GUID_PREFIX_BYTES if self.options.in_header else 5]
+            if latest is not None and latest.schema.rule_set is not None:  # rules are applied by the library, value by value
+                return call(value)
+            form, _ = with_defaults(library._parsed_schema if latest is None else library._get_parsed_schema(latest.schema), shared=True)
+            if latest is None:
+                library._parsed_schema = form
+            else:
+                library._parsed_schemas.set(latest.schema, form)
+            data = call(value)
+            own, prefix = form, data[: GUID_PREFIX_BYTES if self.options.in_header else 5]
             return data
 
         def write(value: Any) -> bytes:
@@ -153,22 +160,25 @@ class AvroFormat:
     def reader(self, client: Any, schema: Any, prefix: bytes) -> Callable[[bytes], Any]:
         with extras():
             from confluent_kafka.schema_registry.avro import AvroDeserializer
-            from fastavro import schemaless_reader
 
         if schema.schema_type not in (None, "AVRO"):
             raise wrong_bytes("avro", prefix, f"an Avro value, not one of {schema.schema_type}")
         library = AvroDeserializer(client, self._registered(), conf={"subject.name.strategy.type": "TOPIC"})
         written, wanted, convert = library._get_parsed_schema(schema), library._reader_schema, to_value_type(self.value_type)
-        wanted = None if wanted == written else wanted  # equal ones would be compared for each value
-        start = len(prefix)
+        wanted, changeable = (None, False) if wanted in (None, written) else with_defaults(wanted, shared=False)
+        start = len(prefix)  # above: equal ones would be compared for each value
+        decode = decoder(written)
 
         def read(data: bytes) -> Any:
+            expect_whole_id("avro", data, start)
             stream = BytesIO(data)
             stream.seek(start)
             try:
-                value = data[start:] if written == "bytes" else schemaless_reader(stream, written, wanted)
+                value = data[start:] if written == "bytes" else decode(stream, written, wanted)
             except Exception as error:
                 raise wrong_bytes("avro", data, f"a value of schema {shown_id(prefix)} ({error or type(error).__name__})") from error
+            if changeable:
+                value = filled(value)
             return value if convert is None else convert(value)
 
         return read
@@ -254,23 +264,55 @@ def unreadable(written: Any, wanted: Any, samples: int = 100) -> str:
     return reason
 
 
+_SAFE_DEPTH = 2000
+"""Values of so many bytes cannot be nested deeper than fastavro's compiled reader can go; at twice the depth it ends the process."""
+
+
+def decoder(schema: Any) -> Callable[[BytesIO, Any, Any], Any]:
+    """Return fastavro's reader; for types that contain themselves the one in Python, which refuses what is nested too deeply."""
+    from fastavro import schemaless_reader
+
+    if not _contains_itself(schema, ()):
+        found: Callable[[BytesIO, Any, Any], Any] = schemaless_reader
+        return found
+    from fastavro._read_py import schemaless_reader as careful
+
+    def read(stream: BytesIO, written: Any, wanted: Any) -> Any:
+        return (schemaless_reader if len(stream.getbuffer()) <= _SAFE_DEPTH else careful)(stream, written, wanted)
+
+    return read
+
+
+def _contains_itself(schema: Any, inside: tuple[str, ...]) -> bool:
+    if isinstance(schema, list):
+        return any(_contains_itself(one, inside) for one in schema)
+    if isinstance(schema, str):
+        return schema in inside
+    inside = (*inside, schema["name"]) if "name" in schema else inside
+    parts = [field["type"] for field in schema.get("fields", ())]
+    parts += [schema[part] for part in ("items", "values", "type") if part in schema]
+    return any(_contains_itself(part, inside) for part in parts)
+
+
 def bare(schema: str, value_type: type | None) -> Serde:
     """Return the serde of bare Avro: readers and writers share one schema."""
-    from fastavro import schemaless_reader, schemaless_writer
+    from fastavro import schemaless_writer
 
     form, convert, back = parsed(schema), from_value_type(value_type), to_value_type(value_type)
+    written, _ = with_defaults(form, shared=True)
+    decode = decoder(form)
 
     def serialize(value: Any) -> bytes:
         out = BytesIO()
         try:
-            schemaless_writer(out, form, value if convert is None else convert(value))
+            schemaless_writer(out, written, value if convert is None else convert(value))
         except (ValueError, TypeError, AttributeError, KeyError, OverflowError) as error:
             raise misfit("avro", value, error) from error
         return out.getvalue()
 
     def deserialize(data: bytes) -> Any:
         try:
-            value = schemaless_reader(BytesIO(data), form, None)
+            value = decode(BytesIO(data), form, None)
         except Exception as error:
             raise wrong_bytes("avro", data, f"a value of its schema ({error or type(error).__name__})") from error
         return value if back is None else back(value)

@@ -13,7 +13,14 @@ from kstreams_repl.serdes.base import Serde, wrong_bytes
 from kstreams_repl.serdes.json_text import JSON
 from kstreams_repl.serdes.schemas.avro import AvroFormat, References, misfit, references_of, schema_with
 from kstreams_repl.serdes.schemas.protobuf import ProtobufFormat
-from kstreams_repl.serdes.schemas.registry import GUID_PREFIX_BYTES, RegistryArguments, RegistryOptions, registry_serde, with_id
+from kstreams_repl.serdes.schemas.registry import (
+    GUID_PREFIX_BYTES,
+    RegistryArguments,
+    RegistryOptions,
+    expect_whole_id,
+    registry_serde,
+    with_id,
+)
 from kstreams_repl.serdes.schemas.value_types import from_value_type, to_value_type
 
 
@@ -119,8 +126,12 @@ class JsonSchemaFormat:
         check, start = _validator(schema, client) if self.validate else None, len(prefix)
 
         def read(data: bytes) -> Any:
+            expect_whole_id("json_schema", data, start)
             value = JSON.deserialize(bytes(data[start:]))
-            problem = None if check is None else next(check.iter_errors(value), None)
+            try:
+                problem = None if check is None else next(check.iter_errors(value), None)
+            except (RecursionError, ArithmeticError) as error:  # nested too deeply; a number too large for multipleOf
+                raise wrong_bytes("json_schema", data, f"a value that can be checked ({error or type(error).__name__})") from error
             if problem is not None:
                 raise SerializationError(
                     f"a value does not follow its JSON Schema: {problem.message}", hint="json_schema(validate=False) reads it",

@@ -22,6 +22,7 @@ from kstreams_repl.serdes.schemas.registry import (
     GUID_PREFIX_BYTES,
     RegistryArguments,
     RegistryOptions,
+    expect_whole_id,
     id_of,
     registry_serde,
     shown_id,
@@ -160,9 +161,12 @@ class ProtobufFormat:
 
         def read(data: bytes) -> Any:
             indexes, start = _indexes(data, begin)
+            expect_whole_id("protobuf", data, start)
             found = kinds.get(indexes)
             if found is None:
-                kind = _message_at(descriptor(client, schema), indexes) if own is None else own
+                kind = own
+                if own is None or indexes != _indexes_of(own.DESCRIPTOR):
+                    kind = _message_at(descriptor(client, schema), indexes, own, data)
                 found = kinds[indexes] = kind, dict_of(kind.DESCRIPTOR)
             try:
                 message = found[0].FromString(bytes(data[start:]))
@@ -184,9 +188,11 @@ def _indexes(data: bytes, at: int) -> tuple[tuple[int, ...], int]:
     if count == 0:
         return (0,), at
     found = []
-    for _ in range(count):
+    for _ in range(max(count, 1)):  # a negative count ends below; each index takes a byte, so a large one at the end of the data
         index, at = _varint(data, at)
         found.append(index)
+    if count < 0 or min(found) < 0:
+        raise wrong_bytes("protobuf", data, "message indexes >= 0 after the schema id")
     return tuple(found), at
 
 
@@ -302,15 +308,36 @@ def descriptor(client: Any, schema: Any) -> Any:
     return pool.FindFileByName(name)
 
 
-def _message_at(file: Any, indexes: tuple[int, ...]) -> Any:
+def _message_at(file: Any, indexes: tuple[int, ...], own: Any, data: bytes) -> Any:
+    """Return the class of the message that indexes name in the writer's file; `own`, if it is that message or one that the file lacks."""
     kinds: Sequence[Any] = list(file.message_types_by_name.values())
     kind = None
     for index in indexes:
         if index >= len(kinds):
-            raise wrong_bytes("protobuf", b"", f"a message of its file; it has no message at {list(indexes)}")
+            raise wrong_bytes("protobuf", data, f"a message of its file; it has no message at {list(indexes)}")
         kind = kinds[index]
         kinds = list(kind.nested_types)
-    return _class_of(kind)
+    if own is None:
+        return _class_of(kind)
+    name = own.DESCRIPTOR.full_name
+    if kind.full_name != name and _has(file.pool, name):  # type: ignore[union-attr]
+        raise wrong_bytes("protobuf", data, f"the message {name}, not {kind.full_name}")  # type: ignore[union-attr]
+    return own
+
+
+def _has(pool: Any, name: str) -> bool:
+    try:
+        pool.FindMessageTypeByName(name)
+    except KeyError:
+        return False
+    return True
+
+
+def _indexes_of(message: Any) -> tuple[int, ...]:
+    """Return where a message is in its own file."""
+    outer = message.containing_type
+    kinds = message.file.message_types_by_name.values() if outer is None else outer.nested_types
+    return (*(() if outer is None else _indexes_of(outer)), [kind.full_name for kind in kinds].index(message.full_name))
 
 
 def _class_of(descriptor: Any) -> Any:

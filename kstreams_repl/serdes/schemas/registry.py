@@ -28,6 +28,7 @@ from kstreams_repl.errors import (
 from kstreams_repl.extras import extras
 from kstreams_repl.secrets import Secret
 from kstreams_repl.serdes.base import Serde, wrong_bytes
+from kstreams_repl.serdes.header_ids import Framed
 
 PREFIX = "schema.registry."
 """Prefix of the settings of an application that are passed to the registry's client: ``schema.registry.url``, …"""
@@ -229,6 +230,12 @@ def _refuse_read_rules(schema: Any, prefix: bytes) -> None:
             hint='read them as "bytes", or by a serde of yours that calls the deserializer of confluent-kafka with its rules',
             id=shown_id(prefix),
         )
+
+
+def expect_whole_id(serde: str, data: bytes, end: int) -> None:
+    """Raise unless a schema id that came in a header ends where the payload begins: a shorter or longer one would be read with it."""
+    if data.__class__ is Framed and len(data) - len(data.payload) != end:
+        raise wrong_bytes(serde, data, f"a schema id of {end} bytes in its header")
 
 
 def shown_id(prefix: bytes) -> int | str:
