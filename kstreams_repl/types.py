@@ -6,6 +6,8 @@ one processor adds in place is visible to siblings that run after it.
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -21,6 +23,14 @@ Outlet = Callable[[Sequence[bytes], Sequence[bytes | None], Sequence[int], Seque
 RowLoop = Callable[[Sequence[Any], Sequence[Any], Sequence[int], Sequence[Headers], Sequence[Any]], bool]
 """(keys, new values, timestamps, headers, entries of the cache): forwards a table's rows, all under the context of their entries. False:
 nothing was forwarded."""
+
+
+def is_async(function: Any) -> bool:
+    """Return whether a call of the function returns a coroutine or an asynchronous generator instead of its result."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    calls = (function, vars(type(function)).get("__call__"))
+    return any(inspect.iscoroutinefunction(call) or inspect.isasyncgenfunction(call) for call in calls)
 
 
 class TopicPartition(NamedTuple):

@@ -10,6 +10,7 @@ from kstreams_repl.dsl.call_log import BuildLog, Handle
 from kstreams_repl.dsl.graph_nodes import GraphNode
 from kstreams_repl.dsl.table_sources import TableState
 from kstreams_repl.errors import TopologyError
+from kstreams_repl.topology.checks import refuse_async
 
 A = TypeVar("A")
 TableT = TypeVar("TableT", bound="AbstractTable")
@@ -119,12 +120,14 @@ def check_callable(function: Any, what: str, operator: str, arguments: str | Non
         arguments: names of the arguments it will get; None: those of its parameter in the operator.
 
     Raises:
-        TopologyError: names the operator.
+        TopologyError: names the operator; for an `async def`, the asynchronous operator.
     """
     if not callable(function):
         raise TopologyError(
             f"{operator}() expected a function as {what}, got {function!r}", hint=f"pass a function or lambda as {what}"
         )
+    if not operator.endswith("_async"):
+        refuse_async(function, what, operator)
     if arguments is None:
         arguments = _ARGUMENTS.get(f"{operator} {what}", _ARGUMENTS.get(what))
     if arguments is None:

@@ -23,6 +23,7 @@ from kstreams_repl.operators.stream_map import StreamMap
 from kstreams_repl.operators.stream_map_values import StreamMapValues
 from kstreams_repl.operators.stream_peek import StreamPeek, StreamPrint
 from kstreams_repl.operators.stream_select_key import StreamSelectKey
+from kstreams_repl.topology.checks import refuse_async
 from kstreams_repl.topology.connected_stores import store_names, supplied_stores
 from kstreams_repl.topology.names import validate_name
 from kstreams_repl.topology.stores import StoreBuilder
@@ -318,7 +319,7 @@ class StreamOperators(AbstractStream):
             ...
             >>> doubled = words.process(Twice, name="twice")
         """
-        node = self._process(ProcessorOperator(self._checked(supplier)), supplier, "KSTREAM-PROCESSOR-", stores, name)
+        node = self._process(ProcessorOperator(self._checked(supplier, "process")), supplier, "KSTREAM-PROCESSOR-", stores, name)
         return type(self)(self._log, node.name, None, None, self._sources, node, repartition_required=True)
 
     @logged
@@ -343,7 +344,7 @@ class StreamOperators(AbstractStream):
             ...
             >>> lengths = words.process_values(Length, name="lengths")
         """
-        operator = FixedKeyProcessorOperator(self._checked(supplier))
+        operator = FixedKeyProcessorOperator(self._checked(supplier, "process_values"))
         node = self._process(operator, supplier, "KSTREAM-PROCESSVALUES-", stores, name)
         return type(self)(
             self._log, node.name, self.key_serde, None, self._sources, node, repartition_required=self._repartition_required
@@ -357,13 +358,14 @@ class StreamOperators(AbstractStream):
         self._graph.add(self._node, node)
         return node
 
-    def _checked(self, supplier: Any) -> Callable[[], Any]:
+    def _checked(self, supplier: Any, operator: str) -> Callable[[], Any]:
         if not callable(supplier):
             raise TopologyError(
                 f"expected a callable that returns a processor, got {supplier!r}",
                 hint="pass the processor's class, or a function that returns a fresh processor",
                 node=self.name,
             )
+        refuse_async(supplier, "supplier", operator)
         return supplier  # type: ignore[no-any-return]
 
     def _put(

@@ -13,7 +13,7 @@ from kstreams_repl.metrics.custom import StreamsMetrics
 from kstreams_repl.operators.base import Cancellable, NodeContext, Operator, Process
 from kstreams_repl.processor.punctuation import PunctuationType, checked_schedule
 from kstreams_repl.processor.record import FixedKeyRecord, Record, sharing
-from kstreams_repl.types import Headers, RecordMetadata
+from kstreams_repl.types import Headers, RecordMetadata, is_async
 
 
 @dataclass(slots=True)
@@ -61,6 +61,12 @@ def supplied(supplier: Callable[[], Any], node: str, method: str) -> Any:
         raise TopologyError(f"the supplier of {node} raised {type(cause).__name__}: {cause}", hint=hint, node=node) from cause
     if not callable(getattr(made, method, None)):
         raise TopologyError(f"the supplier of {node} returned {made!r}, which has no {method}()", hint=hint, node=node)
+    if is_async(getattr(made, method)):
+        raise TopologyError(
+            f"the supplier of {node} returned a {type(made).__name__}, whose {method}() is async: nothing would await it",
+            hint=f"use process_async(), or write {method} with def instead of async def",
+            node=node,
+        )
     if shared:
         raise TopologyError(
             f"the supplier of {node} returns the same {type(made).__name__} each time: tasks would share it", hint=hint, node=node

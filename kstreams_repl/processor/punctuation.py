@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from kstreams_repl.errors import KStreamsError
+from kstreams_repl.types import is_async
 
 
 class PunctuationType(StrEnum):
@@ -42,8 +43,10 @@ def checked_schedule(
             hint="use PunctuationType.STREAM_TIME or PunctuationType.WALL_CLOCK_TIME",
             node=node,
         ) from None
-    if not callable(callback):
-        raise KStreamsError(f"expected a function to call, got {callback!r}", hint="call schedule(interval, type, function)", node=node)
+    if not callable(callback) or is_async(callback):
+        raise KStreamsError(
+            f"expected a function to call that is not async, got {callback!r}", hint="call schedule(interval, type, function)", node=node
+        )
     return every, clock, _start(start, node)
 
 

@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
-from kstreams_repl.errors import SerializationError
+from kstreams_repl.errors import CallError, SerializationError
+from kstreams_repl.types import is_async
 
 Serializer = Callable[[Any], bytes | None]
 Deserializer = Callable[[bytes | None], Any]
@@ -102,6 +103,9 @@ class Serde:
         header_id_size: Callable[[bytes], int] | None = None,
         odd_writes: list[int] | None = None,
     ) -> None:
+        for what, function in (("serialize", serialize), ("deserialize", deserialize)):
+            if is_async(function):
+                raise CallError(f"Serde() expected a {what} that returns its result, got an async function", hint="write it with def")
         self.name = name
         self.serialize: Serializer = serialize if none_safe else _skip_none(serialize)
         self.deserialize: Deserializer = deserialize if none_safe else _skip_none(deserialize)  # type: ignore[assignment]

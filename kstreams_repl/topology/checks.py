@@ -10,6 +10,30 @@ from kstreams_repl.topology.graph import TopologyGraph
 from kstreams_repl.topology.names import validate_name
 from kstreams_repl.topology.nodes import SinkNode
 from kstreams_repl.topology.stores import HISTORY_SUFFIX, StoreBuilder, StoreKind
+from kstreams_repl.types import is_async
+
+_ASYNCHRONOUS = {
+    "filter": "filter_async",
+    "filter_not": "filter_async",
+    "map_values": "map_values_async",
+    "flat_map_values": "flat_map_values_async",
+    "process_values": "process_values_async",
+}
+"""The asynchronous operator for the function of a synchronous one; for all others `process_async`."""
+
+
+def refuse_async(function: Any, what: str, operator: str) -> None:
+    """Raise if a function, or a processor's method, is an `async def`: its coroutine would be taken for its result.
+
+    Raises:
+        TopologyError: it is; names the asynchronous operator.
+    """
+    methods = [getattr(function, name, None) for name in ("process", "transform")] if isinstance(function, type) else []
+    for each in filter(is_async, (function, *methods)):
+        raise TopologyError(
+            f"{operator}() expected a {what} that returns its result, got the async function {getattr(each, '__qualname__', repr(each))}",
+            hint=f"await it in {_ASYNCHRONOUS.get(operator, 'process_async')}(), or write it with def instead of async def",
+        )
 
 
 class TopologyChecks(TopologyGraph):
@@ -80,6 +104,7 @@ class TopologyChecks(TopologyGraph):
                 hint="pass a class or function that returns a fresh processor for each task, not a processor",
                 node=name,
             )
+        refuse_async(supplier, "supplier", "add_processor")
 
     def _split_pattern(self, name: str, topics: tuple[Any, ...]) -> tuple[re.Pattern[str] | None, tuple[str, ...]]:
         if isinstance(topics[0], re.Pattern):

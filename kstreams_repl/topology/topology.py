@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from kstreams_repl.errors import TopologyError, did_you_mean
-from kstreams_repl.topology.checks import TopologyChecks
+from kstreams_repl.topology.checks import TopologyChecks, refuse_async
 from kstreams_repl.topology.connected_stores import supplied_stores
 from kstreams_repl.topology.names import validate_name
 from kstreams_repl.topology.nodes import Node, Origin, ProcessorNode, SinkNode, SourceNode
@@ -69,6 +69,7 @@ class Topology(TopologyChecks):
                 f"source {name!r} reads no topic", hint="give at least one topic name or one compiled pattern", node=name
             )
         offset_reset = checked_of_source(offset_reset, node=name)
+        refuse_async(timestamp_extractor, "timestamp_extractor", "add_source")
         pattern, names = self._split_pattern(name, topics)
         if pattern is not None:
             self._free_pattern(name, pattern)
@@ -156,6 +157,8 @@ class Topology(TopologyChecks):
         """
         self._free_node_name(name)
         self._check_parents(name, parents, "sink")
+        refuse_async(topic, "topic", "add_sink")
+        refuse_async(partitioner, "partitioner", "add_sink")
         extractor, table, topic_name = None, None, None
         if isinstance(topic, TableFiles):
             table = topic

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ from kstreams_repl import (
     EmitStrategy,
     JoinWindows,
     Processor,
+    Serde,
     SessionWindows,
     SlidingWindows,
     StoreBuilder,
@@ -127,6 +129,94 @@ def test_wrong_use_is_refused_with_a_node_a_reason_and_a_hint(mistake: str) -> N
     assert re.search(told, failure.value.message)
     assert failure.value.hint
     assert mistake in OF_NO_NODE or "node" in failure.value.fields or "topic" in failure.value.fields
+
+
+async def later(*_: Any) -> Any:
+    return False
+
+
+class Later(Processor):
+    async def process(self, record: Any) -> None:  # type: ignore[override]
+        pass
+
+
+class LaterTransformer:
+    async def transform(self, key: Any, value: Any) -> Any:
+        return value
+
+
+async def many(*_: Any) -> Any:
+    yield 1
+
+
+class Callable_:
+    async def __call__(self, key: Any, value: Any) -> bool:
+        return False
+
+
+ASYNC: dict[str, tuple[Wrong, str]] = {
+    "filter": (lambda b, s: s.filter(later), "filter_async"),
+    "filter, an object": (lambda b, s: s.filter(Callable_()), "filter_async"),
+    "filter, a partial": (lambda b, s: s.filter(functools.partial(later, 1)), "filter_async"),
+    "filter_not": (lambda b, s: s.filter_not(later), "filter_async"),
+    "map": (lambda b, s: s.map(later), "process_async"),
+    "map_values": (lambda b, s: s.map_values(later), "map_values_async"),
+    "flat_map": (lambda b, s: s.flat_map(many), "process_async"),
+    "flat_map_values": (lambda b, s: s.flat_map_values(many), "flat_map_values_async"),
+    "select_key": (lambda b, s: s.select_key(later), "process_async"),
+    "peek": (lambda b, s: s.peek(later), "process_async"),
+    "foreach": (lambda b, s: s.foreach(later), "process_async"),
+    "print": (lambda b, s: s.print(mapper=later), "process_async"),
+    "branch": (lambda b, s: s.split().branch(later), "process_async"),
+    "map_batches": (lambda b, s: s.map_batches(later), "process_async"),
+    "group_by": (lambda b, s: s.group_by(later), "process_async"),
+    "group_by of a table": (lambda b, s: b.table("T").group_by(later), "process_async"),
+    "reduce": (lambda b, s: s.group_by_key().reduce(later), "process_async"),
+    "aggregate": (lambda b, s: s.group_by_key().aggregate(lambda: 0, later), "process_async"),
+    "initializer": (lambda b, s: s.group_by_key().aggregate(later, lambda k, v, a: a), "process_async"),
+    "reduce in windows": (lambda b, s: windowed(s).reduce(later), "process_async"),
+    "aggregate in windows": (lambda b, s: windowed(s).aggregate(lambda: 0, later), "process_async"),
+    "aggregate a table": (lambda b, s: b.table("T").group_by(pair).aggregate(lambda: 0, later, later), "process_async"),
+    "reduce a table": (lambda b, s: b.table("T").group_by(pair).reduce(first, later), "process_async"),
+    "cogroup": (lambda b, s: s.group_by_key().cogroup(later), "process_async"),
+    "merger": (
+        lambda b, s: s.group_by_key().windowed_by(SessionWindows.of_inactivity_gap(5)).aggregate(lambda: 0, lambda k, v, a: a, later),
+        "process_async",
+    ),
+    "joiner of a table": (lambda b, s: s.join(b.table("T"), later), "process_async"),
+    "joiner of streams": (lambda b, s: s.join(b.stream("o"), later, within(5)), "process_async"),
+    "joiner of tables": (lambda b, s: b.table("T").left_join(b.table("U"), later), "process_async"),
+    "key of a global table": (lambda b, s: s.join(b.global_table("G"), first, key=later), "process_async"),
+    "foreign key": (lambda b, s: b.table("T").join(b.table("U"), first, foreign_key=later), "process_async"),
+    "filter of a table": (lambda b, s: b.table("T").filter(later), "filter_async"),
+    "map_values of a table": (lambda b, s: b.table("T").map_values(later), "map_values_async"),
+    "transform_values": (lambda b, s: b.table("T").transform_values(LaterTransformer), "process_async"),
+    "process": (lambda b, s: s.process(Later), "process_async"),
+    "process_values": (lambda b, s: s.process_values(Later), "process_values_async"),
+    "to topic": (lambda b, s: s.to(later), "process_async"),
+    "partitioner": (lambda b, s: s.to("o", partitioner=later), "process_async"),
+    "repartition": (lambda b, s: s.repartition(partitioner=later), "process_async"),
+    "timestamp_extractor": (lambda b, s: b.stream("o", timestamp_extractor=later), "process_async"),
+    "add_processor": (lambda b, s: low().add_processor("p", Later, "s"), "process_async"),
+    "add_source": (lambda b, s: Topology().add_source("s", "in", timestamp_extractor=later), "process_async"),
+    "add_sink": (lambda b, s: low().add_sink("k", "out", "s", partitioner=later), "process_async"),
+    "a made processor": (lambda b, s: (s.process(lambda: Later()), TopologyTestDriver(b.build())), "process_async"),
+    "a serde": (lambda b, s: Serde(later, bytes.decode), "with def"),
+}
+
+
+def pair(key: Any, value: Any) -> Any:
+    return key, value
+
+
+@pytest.mark.parametrize("call", ASYNC)
+def test_an_async_function_is_refused_at_the_call_that_would_not_await_it(call: str) -> None:
+    """A filter passed everything, and a mapper failed in the sink: a coroutine was taken for the result."""
+    wrong, hint = ASYNC[call]
+    builder = StreamsBuilder()
+    with pytest.raises(KStreamsError, match="async") as failure:
+        wrong(builder, builder.stream("in"))
+    assert hint in failure.value.hint
 
 
 def test_topics_that_do_not_fit_the_cluster_are_refused() -> None:
