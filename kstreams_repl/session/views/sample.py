@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.runtime.node_counts import NodeCount
 from kstreams_repl.session.topics.records import ReadRecord
+from kstreams_repl.session.views.join_keys import JoinKeys
 
 
 @dataclass(slots=True)
@@ -27,6 +28,7 @@ class Sample:
     """A run over a sample.
 
     Attributes:
+        keys: of the joins.
         nodes: by node name, in the topology's order.
         counts: what entered and left each node.
         fed: records fed in, including the one at which a function failed.
@@ -36,6 +38,7 @@ class Sample:
         error: what a user function raised; the sample ends there.
     """
 
+    keys: JoinKeys = field(repr=False)
     nodes: dict[str, NodeSample] = field(default_factory=dict)
     counts: Mapping[str, NodeCount] = field(default_factory=dict)
     fed: int = 0

@@ -11,7 +11,8 @@ import copy
 import heapq
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from kstreams_repl.config import StreamsConfig
@@ -22,17 +23,21 @@ from kstreams_repl.inspection.topics import bounded
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.reading import OffsetRange, ranges_of, read_ranges
 from kstreams_repl.operators.table_source import TableSource
+from kstreams_repl.runtime.source import ConsumedRecord
 from kstreams_repl.runtime.tap_points import sends_changes
+from kstreams_repl.serdes.header_ids import framing
 from kstreams_repl.session.cluster_client import ClusterClient
 from kstreams_repl.session.source.error_source import with_source
 from kstreams_repl.session.topics.records import ReadRecord, Records
 from kstreams_repl.session.topics.source_serdes import built_with_serdes
+from kstreams_repl.session.views.join_keys import JoinKeys
 from kstreams_repl.session.views.sample import NodeSample, Sample
 from kstreams_repl.session.views.silent_nodes import where_values_end
 from kstreams_repl.testing.driver import TopologyTestDriver
+from kstreams_repl.testing.driver_topics import serdes_of_topic
 from kstreams_repl.topology.nodes import ProcessorNode, SourceNode
 from kstreams_repl.topology.topology import Topology
-from kstreams_repl.types import Headers, TopicPartition
+from kstreams_repl.types import Headers, RecordBatch, TopicPartition
 
 FIRST_SAMPLE = 500
 TABLE_SAMPLE = 20_000
@@ -105,8 +110,8 @@ def sample_note(taken: Sample, topology: Topology) -> str:
 def _run(
     admin: Admin, topology: Topology, node: str | None, *, size: int, n: int, config: Mapping[str, Any] | None, deadline: float
 ) -> Sample:
-    inputs, parts = _inputs(admin, topology, size)
-    taken = Sample({name: NodeSample(deque(maxlen=n)) for name in topology.nodes}, whole=not parts, parts=parts)
+    inputs, parts = _inputs(admin, topology, size, config)
+    taken = Sample(JoinKeys(topology), {name: NodeSample(deque(maxlen=n)) for name in topology.nodes}, whole=not parts, parts=parts)
     settings = {"application.id": "peek", **{name: value for name, value in (config or {}).items() if name != "application.id"}}
     driver = TopologyTestDriver(topology, settings, start_ms=inputs[0][1] if inputs else None, tap=_taps(topology, taken))
     try:
@@ -117,8 +122,8 @@ def _run(
                 taken.whole = False
                 break
         taken.counts = driver.node_counts
-        if node is None or taken.nodes[node].count < n:
-            taken.ended = where_values_end(topology, taken, node, driver.state_store)
+        enough = node is not None and taken.nodes[node].count >= n
+        taken.ended = where_values_end(topology, taken, node, driver.state_store, joins_only=enough)
     except KStreamsError as error:
         taken.error, taken.whole = error, False
     finally:
@@ -129,7 +134,9 @@ def _run(
     return taken
 
 
-def _inputs(admin: Admin, topology: Topology, size: int) -> tuple[list[_Input], dict[str, tuple[int, int]]]:
+def _inputs(
+    admin: Admin, topology: Topology, size: int, config: Mapping[str, Any] | None
+) -> tuple[list[_Input], dict[str, tuple[int, int]]]:
     """Return the records, and for topics read in part, how many of their records were read and how many there are."""
     known = admin.topics()
     globals_ = {topic for part in topology.subtopologies() if part.global_ for topic in part.source_topics}
@@ -143,16 +150,45 @@ def _inputs(admin: Admin, topology: Topology, size: int) -> tuple[list[_Input], 
         if have < all_:
             parts[topic] = have, all_
         ranges += taken
-    queues: dict[TopicPartition, list[_Input]] = {}
+    settings = StreamsConfig(config or {})
+    queues: dict[TopicPartition, list[tuple[int, _Input]]] = {}
+    latest: dict[TopicPartition, int] = {}
     for at, batch in read_ranges(admin.settings, ranges):
         headers = batch.headers or [None] * len(batch)
         rank = 0 if at.topic in globals_ else 1 if at.topic in tables else 2
+        times = _event_times(topology, at, batch, settings, latest.get(at, -1))
+        latest[at] = max([latest.get(at, -1), *times])
         queues.setdefault(at, []).extend(
-            (rank, timestamp, at.topic, key, value, list(header or ()))
-            for timestamp, key, value, header in zip(batch.timestamps, batch.keys, batch.values, headers, strict=True)
+            (time, (rank, timestamp, at.topic, key, value, list(header or ())))
+            for time, timestamp, key, value, header in zip(times, batch.timestamps, batch.keys, batch.values, headers, strict=True)
         )
     # A task takes the queue whose *head* is earliest; merge does the same and keeps each partition in its order.
-    return list(heapq.merge(*queues.values(), key=lambda item: (item[0] > 0, item[1], item[0]))), parts
+    merged = heapq.merge(*queues.values(), key=lambda item: (item[1][0] > 0, item[0], item[1][0]))
+    return [record for _, record in merged], parts
+
+
+def _event_times(topology: Topology, at: TopicPartition, batch: RecordBatch, config: StreamsConfig, latest: int) -> Sequence[int]:
+    """Return the times by which a task chooses the next record: those of the source's extractor; the broker's where there is none, or
+    where it fails, which the run of the sample will report.
+    """
+    sources = [node for node in topology.nodes.values() if isinstance(node, SourceNode)]
+    node = next(one for one in sources if at.topic in one.topics or (one.pattern is not None and one.pattern.fullmatch(at.topic)))
+    extract = node.timestamp_extractor or config["default.timestamp.extractor"]
+    if extract is None:
+        return batch.timestamps
+    default = config["default.key.serde"], config["default.value.serde"]
+    key_serde, value_serde = serdes_of_topic(config, at.topic, node.key_serde or default[0], node.value_serde or default[1])
+    prepare = framing(key_serde, value_serde)
+    batch = prepare(batch) if prepare is not None and batch.headers is not None else batch
+    headers = batch.headers or [None] * len(batch)
+    times: list[int] = []
+    for key, value, at_ms, offset, header in zip(batch.keys, batch.values, batch.timestamps, batch.offsets, headers, strict=True):
+        times.append(at_ms)
+        with suppress(Exception):
+            read = key_serde.deserialize(key), value_serde.deserialize(value)
+            times[-1] = int(extract(ConsumedRecord(*at, offset, at_ms, *read, list(header or ())), latest))
+        latest = max(latest, times[-1])
+    return times
 
 
 def source_topics(topology: Topology, known: Mapping[str, int]) -> list[str]:
@@ -201,6 +237,7 @@ def _taps(topology: Topology, taken: Sample) -> Callable[[str], Callable[..., No
 
         def observe(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             into.count += 1
+            taken.keys.observe(name, key, value)
             into.earliest, into.latest = min(into.earliest, timestamp), max(into.latest, timestamp)
             keep(ReadRecord(key, frozen_copy(value[0] if changes else value), timestamp, headers=list(headers)))
 

@@ -10,15 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kstreams_repl.display.markup import one_line
+from kstreams_repl.operators.foreign_key_foreign_table_join import ForeignTableJoin
+from kstreams_repl.operators.foreign_key_subscription_join import SubscriptionJoin
 from kstreams_repl.operators.stream_global_table_join import StreamGlobalTableJoin
+from kstreams_repl.operators.stream_join_window import StreamJoinWindow
 from kstreams_repl.operators.stream_stream_join import StreamStreamJoin
 from kstreams_repl.operators.stream_table_join import StreamTableJoin
 from kstreams_repl.operators.table_source import TableSource
 from kstreams_repl.operators.table_suppress import TableSuppress
 from kstreams_repl.operators.table_table_join import TableTableJoin
-from kstreams_repl.operators.value_getters import StoreGetter
+from kstreams_repl.operators.value_getters import StoreGetter, ValueGetter
 from kstreams_repl.session.topics.records import time_text
+from kstreams_repl.session.views.join_keys import difference, keys_of_store
 from kstreams_repl.session.views.sample import Sample
 from kstreams_repl.topology.nodes import ProcessorNode, SinkNode, SourceNode
 from kstreams_repl.topology.topology import Topology
@@ -26,7 +29,7 @@ from kstreams_repl.topology.topology import Topology
 MUCH = 100
 """A deployed node that has taken this many records and forwarded none is marked."""
 
-_SIDES = (StreamStreamJoin, TableTableJoin)
+_SIDES = (StreamStreamJoin, TableTableJoin, SubscriptionJoin | ForeignTableJoin)
 
 
 def silent_nodes(
@@ -50,28 +53,43 @@ def silent_nodes(
     ]
 
 
-def where_values_end(topology: Topology, sample: Sample, node: str | None, store: Callable[[str], Any]) -> list[str]:
+def where_values_end(
+    topology: Topology, sample: Sample, node: str | None, store: Callable[[str], Any], *, joins_only: bool = False
+) -> list[str]:
     """Return one line for each node at which records of a sample ended on their way to a node: "filter paid: 1,000 in, 0 out".
 
     Args:
         node: the requested node; None: all nodes of the topology.
         store: returns a state store by name, as it is after the sample.
+        joins_only: explain only joins that found no partner for some keys.
     """
-    passed = {name: (count.taken, count.given) for name, count in sample.counts.items()}
+    last = {
+        name
+        for name, one in topology.nodes.items()
+        if isinstance(one, ProcessorNode) and not topology.children(name) and (name == node or name in sample.keys.arrived)
+    }
+    passed = {
+        name: (count.taken, sample.nodes[name].count if name in last else count.given) for name, count in sample.counts.items()
+    }
     above = set(topology.nodes) if node is None else _above(topology, node)
-    silent = silent_nodes(topology, passed, at_least=1, waiting=True)
+    silent = {*silent_nodes(topology, passed, at_least=1, waiting=True), *(name for name in last if not passed.get(name, (0, 1))[1])}
     lines = []
     for name in topology.nodes:
         taken, given = passed.get(name, (0, 0))
-        if name not in above:
+        if name not in above or not taken:
             continue
         numbers = f"{_word(topology, name)} {_label(topology, name)}: {taken:,} in, "
-        if name in silent:
-            why = _why(topology, name, sample, store)
+        missed = _missed_keys(topology, name, sample, store)
+        if name in silent and not joins_only:
+            why = _why(topology, name, sample, store, missed)
             lines.append(f"{numbers}0 out{': ' if why else ''}{why}")
-        elif node is not None and taken >= MUCH and 0 < given <= taken / MUCH:
+        elif missed:
+            lines.append(f"{numbers}{given:,} out: {missed}")
+        elif node is None or joins_only:
+            continue
+        elif taken >= MUCH and 0 < given <= taken / MUCH:
             lines.append(f"{numbers}{given:,} out")
-        elif node is not None and given and name != node:
+        elif given and name != node:
             to = [child for child in topology.children(name) if child in above and not passed.get(child, (0, 0))[0]]
             lines += [f"{numbers}0 to {child}" for child in to]
     return lines
@@ -91,10 +109,11 @@ def _may_be_silent(topology: Topology, name: str, passed: Mapping[str, tuple[int
 def _other_sides(topology: Topology, name: str) -> list[str]:
     """Return the other nodes of a join that has one for each side."""
     operator = getattr(topology.nodes[name], "operator", None)
-    if not isinstance(operator, _SIDES):
+    kind = next((kind for kind in _SIDES if isinstance(operator, kind)), None)
+    if kind is None:
         return []
     siblings = {parent for child in topology.children(name) for parent in getattr(topology.nodes[child], "parents", ())}
-    return [other for other in siblings if other != name and type(getattr(topology.nodes[other], "operator", None)) is type(operator)]
+    return [other for other in siblings if other != name and isinstance(getattr(topology.nodes[other], "operator", None), kind)]
 
 
 def _above(topology: Topology, node: str) -> set[str]:
@@ -123,16 +142,16 @@ def _owner(topology: Topology, store: str) -> str:
     return next(node.name for node in nodes if isinstance(node, ProcessorNode) and store in node.stores)
 
 
-def _why(topology: Topology, name: str, sample: Sample, store: Callable[[str], Any]) -> str:
+def _why(topology: Topology, name: str, sample: Sample, store: Callable[[str], Any], missed: str) -> str:
     count, operator = sample.counts[name], getattr(topology.nodes[name], "operator", None)
     dropped = [f"{number:,} dropped: {reason}" for reason, number in count.dropped.items()]
     if sum(count.dropped.values()) >= count.taken:
         return ", ".join(dropped)
-    why = ""
+    why = missed
     if isinstance(operator, StreamTableJoin | StreamGlobalTableJoin) and not operator.left:
         grace = isinstance(operator, StreamTableJoin) and operator.buffer_store is not None
-        why = "" if grace else _no_row(topology, name, operator, sample, store)
-    elif isinstance(operator, StreamStreamJoin):
+        why = missed if grace else _no_row(topology, name, operator, sample, missed)
+    elif isinstance(operator, StreamStreamJoin) and not missed:
         others = sum(sample.counts[side].taken for side in _other_sides(topology, name) if side in sample.counts)
         why = "no record of the other side has the same key within the window" if others else "no record has come to the other side"
     elif isinstance(operator, TableSuppress) or getattr(operator, "emit_on_close", False):
@@ -140,45 +159,69 @@ def _why(topology: Topology, name: str, sample: Sample, store: Callable[[str], A
     return ", ".join(filter(None, [why, *dropped]))
 
 
-def _no_row(
-    topology: Topology, name: str, join: StreamTableJoin | StreamGlobalTableJoin, sample: Sample, store: Callable[[str], Any]
-) -> str:
-    """Return why a join with a table found no row for any record."""
+def _missed_keys(topology: Topology, name: str, sample: Sample, store: Callable[[str], Any]) -> str:
+    """Return how many keys of a join's records the other side has, and why it lacks the others; "" if it has them all."""
+    keys, operator = sample.keys.arrived.get(name), getattr(topology.nodes[name], "operator", None)
+    if not keys:
+        return ""
+    if isinstance(operator, StreamStreamJoin | TableTableJoin):
+        sides = [side for side in _other_sides(topology, name) if sample.keys.arrived.get(side)]
+        if not sides or (not operator.left_side if isinstance(operator, StreamStreamJoin) else operator.this_is_right):
+            return ""
+        parents = getattr(topology.nodes[sides[0]], "parents", ())
+        label = " and ".join(_label(topology, _above_window(topology, parent)) for parent in parents)
+        return difference(keys, sample.keys.arrived[sides[0]], label, guesses_only=True)
+    stores = _table_of(operator).stores()
+    if len(stores) != 1:
+        return ""
+    there, owner = keys_of_store(store(stores[0])), _owner(topology, stores[0])
+    missed = difference(keys, there, _label(topology, owner)) if there else ""
+    return f"{missed}{_left_out(topology, owner, sample)}" if missed else ""
+
+
+def _above_window(topology: Topology, name: str) -> str:
+    """Return the node whose records a join of streams keeps in a window: the parent of the node that keeps them."""
+    node = topology.nodes[name]
+    return node.parents[0] if isinstance(node, ProcessorNode) and isinstance(node.operator, StreamJoinWindow) else name
+
+
+def _table_of(join: Any) -> ValueGetter:
+    getter: ValueGetter = join.foreign if isinstance(join, SubscriptionJoin) else join.table
+    return getter
+
+
+def _left_out(topology: Topology, owner: str, sample: Sample) -> str:
+    part = next((sample.parts[topic] for topic in _topics(topology, owner) if topic in sample.parts), None)
+    return "" if part is None else f" (the sample has {part[0]:,} of its {part[1]:,} records)"
+
+
+def _no_row(topology: Topology, name: str, join: StreamTableJoin | StreamGlobalTableJoin, sample: Sample, missed: str) -> str:
+    """Return why a join with a table found no row for any record.
+
+    Args:
+        missed: the keys that the table lacks (`_missed_keys`).
+    """
     stores = join.table.stores()
     if len(stores) != 1:
         return "no row for their keys at that time"
     owner = _owner(topology, stores[0])
-    table, rows = _label(topology, owner), sample.nodes[owner]
+    table, rows = _label(topology, owner), sample.nodes.get(owner)
     entered = sample.counts[owner].taken if owner in sample.counts else 0
     if not entered:
         return f"{table} has no records" if sample.whole else f"the sample has no records of {table}"
-    part = next((sample.parts[topic] for topic in _topics(topology, owner) if topic in sample.parts), None)
-    left_out = "" if part is None else f" (the sample has {part[0]:,} of its {part[1]:,} records)"
+    if missed.startswith("0 of "):
+        return missed
+    found, left_out = f"{missed}; of the others " if missed else "", _left_out(topology, owner, sample)
     above = [sample.nodes[parent] for parent in topology.nodes[name].parents]  # type: ignore[union-attr]
     last = max((one.latest for one in above if one.count), default=None)
-    if rows.count and last is not None and rows.earliest > last:
+    if rows is not None and rows.count and last is not None and rows.earliest > last:
         return (
-            f"no row in {table} at that time; its first is from {time_text(rows.earliest)}, "
+            f"{found}no row in {table} at that time; its first is from {time_text(rows.earliest)}, "
             f"the last record to join from {time_text(last)}{left_out}"
         )
-    if isinstance(join, StreamGlobalTableJoin):  # looked up by other keys than the records have
-        return f"no row in {table} for their keys{left_out}"
-    keys = [record.key for one in above for record in one.last if record.key is not None]
-    if not keys:
-        return f"no row in {table} for their keys at that time{left_out}"
-    if not any(_has(store(stores[0]), key) for key in keys):
-        like = [*dict.fromkeys(one_line(repr(key), limit=40) for key in reversed(keys))][:1]
-        there = [one_line(repr(record.key), limit=40) for record in rows.last][-1:]
-        examples = f"; it has keys like {there[0]}" if there else ""
-        return f"no row in {table} for keys like {like[0]}{examples}{left_out}"
     if not isinstance(join.table, StoreGetter):
-        return f"{table} has rows for its keys, and what is between the table and the join lets none through{left_out}"
-    return f"no row in {table} at that time; rows for their keys came later{left_out}"
-
-
-def _has(store: Any, key: Any) -> bool:
-    get = getattr(store, "get", None)
-    return get is not None and get(key) is not None
+        return f"{found}{table} has rows for its keys, and what is between the table and the join lets none through{left_out}"
+    return f"{found}no row in {table} at that time; rows for their keys came later{left_out}"
 
 
 def _word(topology: Topology, name: str) -> str:
@@ -186,10 +229,12 @@ def _word(topology: Topology, name: str) -> str:
 
 
 def _label(topology: Topology, name: str) -> str:
-    """Return the name that a user knows: for a table without a name of its own, its topic."""
-    operator = getattr(topology.nodes[name], "operator", None)
-    if isinstance(operator, TableSource) and name.startswith(("KTABLE-", "KSTREAM-")):
+    """Return the name that a user knows: for a table or source without a name of its own, its topic."""
+    node = topology.nodes.get(name)
+    if isinstance(getattr(node, "operator", None), TableSource) and name.startswith(("KTABLE-", "KSTREAM-")):
         return next(iter(_topics(topology, name)), name)
+    if isinstance(node, SourceNode) and name.startswith("KSTREAM-") and node.topics:
+        return ", ".join(node.topics)
     return name
 
 
