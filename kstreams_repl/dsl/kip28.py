@@ -10,7 +10,7 @@ only to topics that were declared for the processor.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from kstreams_repl.dsl.builder import StreamsBuilder, TimestampExtractor
@@ -139,8 +139,11 @@ class TopologyBuilder:
         self._topology.add_sink(name, topic, *parents, key_serde=key_serde, value_serde=value_serde, partitioner=partitioner)
         return self
 
-    def build(self) -> Topology:
+    def build(self, config: Mapping[str, Any] | None = None) -> Topology:
         """Return the topology.
+
+        Args:
+            config: not used: it is there because `StreamsBuilder.build` takes the settings.
 
         Example:
             >>> from kstreams_repl.dsl import kip28

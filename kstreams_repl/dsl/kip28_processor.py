@@ -284,3 +284,9 @@ class Supplier:
 
     def stores(self) -> Iterable[StoreBuilder]:
         return self._definition.stores() if isinstance(self._definition, ProcessorDef) else ()
+
+
+def adapted(supplier: Any) -> Any:
+    """Return the supplier of the current Processor API for a definition or processor class of KIP-28; any other one as it is."""
+    old = isinstance(supplier, ProcessorDef) or (isinstance(supplier, type) and issubclass(supplier, Processor))
+    return Supplier(supplier, {}) if old else supplier

@@ -11,6 +11,7 @@ from kstreams_repl.dsl.graph_nodes import (
     OperatorGraphNode,
     RepartitionGraphNode,
 )
+from kstreams_repl.dsl.kip28_processor import adapted
 from kstreams_repl.dsl.stream_base import AbstractStream, check_callable, check_kind
 from kstreams_repl.errors import TopologyError
 from kstreams_repl.operators.base import Operator
@@ -301,7 +302,7 @@ class StreamOperators(AbstractStream):
         """Run a user's `Processor`; what it forwards becomes a stream whose key may have changed.
 
         Args:
-            supplier: returns a fresh processor for each task, usually its class.
+            supplier: returns a fresh processor for each task, usually its class. Also a `ProcessorDef` or class of KIP-28 (`dsl.kip28`).
             stores: names of the stores it uses, added with `StreamsBuilder.add_state_store`.
             name: name of the node.
 
@@ -319,6 +320,7 @@ class StreamOperators(AbstractStream):
             ...
             >>> doubled = words.process(Twice, name="twice")
         """
+        supplier = adapted(supplier)
         node = self._process(ProcessorOperator(self._checked(supplier, "process")), supplier, "KSTREAM-PROCESSOR-", stores, name)
         return type(self)(self._log, node.name, None, None, self._sources, node, repartition_required=True)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -61,6 +63,17 @@ def supplied(supplier: Callable[[], Any], node: str, method: str) -> Any:
         raise TopologyError(f"the supplier of {node} raised {type(cause).__name__}: {cause}", hint=hint, node=node) from cause
     if not callable(getattr(made, method, None)):
         raise TopologyError(f"the supplier of {node} returned {made!r}, which has no {method}()", hint=hint, node=node)
+    arguments = ("record",) if method == "process" else ("key", "value")
+    with suppress(ValueError):  # some built-in functions have no signature
+        try:
+            inspect.signature(getattr(made, method)).bind(*arguments)
+        except TypeError as cause:
+            raise TopologyError(
+                f"{method}() of the {type(made).__name__} that the supplier of {node} returned must take {len(arguments)} arguments "
+                f"({', '.join(arguments)}): {cause}",
+                hint=f"def {method}(self, {', '.join(arguments)}); pass KIP-28's processors as a class or ProcessorDef to process()",
+                node=node,
+            ) from cause
     if is_async(getattr(made, method)):
         raise TopologyError(
             f"the supplier of {node} returned a {type(made).__name__}, whose {method}() is async: nothing would await it",

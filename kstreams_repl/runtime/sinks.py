@@ -13,7 +13,7 @@ from kstreams_repl.operators.kernel import kernel
 from kstreams_repl.runtime.collector import Direct, RowSink, Send, placing, senders_of
 from kstreams_repl.runtime.handlers import ErrorContext, Response, ask, resolve
 from kstreams_repl.runtime.task_context import TaskServices
-from kstreams_repl.runtime.user_error import user_line
+from kstreams_repl.runtime.user_error import line_of, user_line
 from kstreams_repl.serdes.base import Serde, to_send
 from kstreams_repl.serdes.header_ids import on_the_wire, sends_ids
 from kstreams_repl.topology.nodes import SinkNode
@@ -245,11 +245,13 @@ def _refusal(node: SinkNode, services: TaskServices, key_serde: Any, value_serde
             site.give_up(context, cause, "serialization")
             return
         part, item, serde = ("key", key, key_serde) if _fails(key_serde, key) else ("value", value, value_serde)
-        reason, line = cause.message if isinstance(cause, KStreamsError) else f"{type(cause).__name__}: {cause}", user_line(cause)
+        reason = cause.message if isinstance(cause, KStreamsError) else f"{type(cause).__name__}: {cause}"
+        line, fitting = user_line(cause) or line_of(node.origin), f'{part}_serde="{_FITTING.get(type(item), "json")}"'
         raise SerializationError(
             f"the {part} serde of {node.name} ({getattr(serde, 'name', serde)}) cannot write a {type(item).__name__}: {reason}"
             + (f"\n  {line}" if line else ""),
-            hint=f'set a {part}_serde that can write it, for example {part}_serde="{_FITTING.get(type(item), "json")}"',
+            hint=f"set a {part}_serde that can write it, for example {fitting}"
+            + (f", where the key changes: group_by(..., {fitting})" if node.topic in services.internal_topics else ""),
             node=node.name,
             topic=at.topic,
             partition=at.partition,

@@ -25,7 +25,7 @@ from kstreams_repl.runtime.compile import node_of_traceback
 from kstreams_repl.runtime.handlers import Handler, Response, ask
 from kstreams_repl.runtime.record_context import context_of_error
 from kstreams_repl.runtime.task_context import TaskServices
-from kstreams_repl.runtime.user_error import read_by_user, user_line
+from kstreams_repl.runtime.user_error import line_of, read_by_user, user_line
 from kstreams_repl.topology.nodes import Node, SourceNode
 
 
@@ -72,6 +72,8 @@ class TaskErrors:
         """Return an error of user code with the node, the record and the user's line."""
         node = node_of_traceback(error, self.codes) or node
         at, line = context_of_error(error, self._services.record), user_line(error)
+        if line is None and isinstance(error, SerializationError):  # the call that lacks a serde
+            line = next((line_of(one.origin) for one in self._nodes if one.name == node), None)
         where = f"{at.topic}-{at.partition} offset {at.offset}" if at.topic is not None else otherwise
         return StreamsProcessingError(
             f"{type(error).__name__}: {error.message if isinstance(error, KStreamsError) else error}"

@@ -9,6 +9,8 @@ from pathlib import Path
 from traceback import walk_tb
 from typing import NamedTuple
 
+from kstreams_repl.topology.nodes import Origin
+
 _PACKAGE = str(Path(__file__).resolve().parent.parent) + os.sep
 _STORES = _PACKAGE + "stores" + os.sep
 _NOT_USERS = (_PACKAGE, sysconfig.get_path("stdlib") + os.sep, "<frozen")
@@ -33,6 +35,13 @@ def user_line(error: BaseException) -> UserLine | None:
         if is_users(name):
             found = UserLine(name, line, linecache.getline(name, line).strip())
     return found
+
+
+def line_of(origin: Origin) -> UserLine | None:
+    """Return the line of user code that made a node; None if it is not known."""
+    if not origin.file or origin.line is None or not is_users(origin.file):
+        return None
+    return UserLine(origin.file, origin.line, linecache.getline(origin.file, origin.line).strip())
 
 
 def read_by_user(error: BaseException) -> bool:

@@ -448,7 +448,7 @@ class ApplicationView(QueryView):
     def _error_with_record(self) -> KStreamsError | None:
         """Return the error, with the record that caused it, which is read from the broker."""
         error = self.error
-        return None if error is None else with_record(self.client, self.name, error)
+        return None if error is None else with_record(self.client, self.name, error, self.topology)
 
     @property
     def _driver_process(self) -> DetachedDeployment | None:

@@ -85,7 +85,7 @@ def wait_until(app: ReadOnlyApplication, seconds: float | None, condition: Calla
             progress.update(app.status == "starting")
             if app.status == "failed":
                 error = app.error
-                raise DeployError(f"{app.name} failed") if error is None else with_record(app.client, app.name, error)
+                raise DeployError(f"{app.name} failed") if error is None else with_record(app.client, app.name, error, app.topology)
             if condition(app):
                 return True
             at_rest = app.status in ("paused", "stopped")  # a failure since then is raised in the next round

@@ -7,6 +7,7 @@ from typing import Any
 
 from kstreams_repl.dsl.builder import StreamsBuilder, builder_of
 from kstreams_repl.dsl.call_log import Handle
+from kstreams_repl.dsl.kip28 import TopologyBuilder
 from kstreams_repl.errors import TopologyError
 from kstreams_repl.topology.topology import Topology
 
@@ -19,7 +20,7 @@ def topology_of(thing: Any, config: Mapping[str, Any] | None = None) -> Topology
     """
     if isinstance(thing, Topology):
         return thing
-    if isinstance(thing, StreamsBuilder):
+    if isinstance(thing, StreamsBuilder | TopologyBuilder):
         return thing.build(config)
     if isinstance(thing, Handle):
         return builder_of(thing).build(config)

@@ -10,6 +10,9 @@ from kstreams_repl.kafka.reading import OffsetRange, ranges_of
 from kstreams_repl.session.cluster_client import ClusterClient
 from kstreams_repl.session.topics.read import decoded, rows_of
 from kstreams_repl.session.topics.records import ReadRecord
+from kstreams_repl.session.views.silent_nodes import upstream
+from kstreams_repl.topology.nodes import SourceNode
+from kstreams_repl.topology.topology import Topology
 from kstreams_repl.types import RecordPosition, TopicPartition
 
 KEY_CHARACTERS, VALUE_CHARACTERS = 200, 600
@@ -35,8 +38,10 @@ def record_at(client: ClusterClient, position: RecordPosition) -> ReadRecord | N
     return records[0] if records and records[0].offset == position.offset else None
 
 
-def with_record(client: ClusterClient, name: str, error: KStreamsError) -> KStreamsError:
-    """Return an application's error with its record: in ``error.record`` and in its message, shortened and escaped."""
+def with_record(client: ClusterClient, name: str, error: KStreamsError, topology: Topology) -> KStreamsError:
+    """Return an application's error with its record: in ``error.record`` and in its message, shortened and escaped; of a record of an
+    internal topic, also the topics that it comes from.
+    """
     position = position_of(error)
     if position is None or "application" in error.fields:
         return error
@@ -48,6 +53,12 @@ def with_record(client: ClusterClient, name: str, error: KStreamsError) -> KStre
     if record is not None:
         error.fields["record"] = record
     error.message += f"\n  record {position}: {shown(record)}"
+    internal = position.topic.removeprefix(f"{name}-")
+    if internal in topology.internal_topics and internal != position.topic:
+        readers = [node.name for node in topology.nodes.values() if isinstance(node, SourceNode) and internal in node.topics]
+        above = [topology.nodes[node] for reader in readers for node in sorted(upstream(topology, reader))]
+        topics = {topic for node in above if isinstance(node, SourceNode) for topic in node.topics if topic not in topology.internal_topics}
+        error.message += f"\n  {position.topic} is written by the application itself, from records of {', '.join(sorted(topics))}"
     error.args = (error.message,)
     return error
 

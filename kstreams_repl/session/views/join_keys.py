@@ -94,7 +94,8 @@ def difference(keys: Mapping[str, Any], other: Mapping[str, Any], name: str, *, 
     missing = {text: key for text, key in keys.items() if text not in other}
     if not missing:
         return ""
-    reason, pairs = "", []
+    reason = ""
+    pairs: list[tuple[str, str]] = []
     for words, form in _REASONS:
         there = {form(key): text for text, key in other.items()}
         found = [(text, there[form(key)]) for text, key in missing.items() if form(key) in there]

@@ -9,6 +9,7 @@ from kstreams_repl.config import StreamsConfig
 from kstreams_repl.display.table import Table
 from kstreams_repl.dsl.builder import StreamsBuilder
 from kstreams_repl.dsl.call_log import Handle
+from kstreams_repl.dsl.kip28 import TopologyBuilder
 from kstreams_repl.errors import KStreamsError, TopologyError, UnknownTopicError, did_you_mean
 from kstreams_repl.session.application.application import Application
 from kstreams_repl.session.cluster_client import ClusterClient
@@ -36,7 +37,7 @@ def peek(
             return client.read(target, n)
         owner = _owner_of(client, applications, target) if topology is None else topology
         return sampled_values(client, owner, target, n, seconds, _settings(client, owner, config))
-    if isinstance(target, StreamsBuilder | TopologyGraph | Application):
+    if isinstance(target, StreamsBuilder | TopologyBuilder | TopologyGraph | Application):
         return _everywhere(client, target, n, seconds, _settings(client, target, config))
     if isinstance(target, Handle):
         return sampled_values(client, target, getattr(target, "name", ""), n, seconds, _settings(client, None, config))

@@ -71,7 +71,7 @@ def where_values_end(
     passed = {
         name: (count.taken, sample.nodes[name].count if name in last else count.given) for name, count in sample.counts.items()
     }
-    above = set(topology.nodes) if node is None else _above(topology, node)
+    above = set(topology.nodes) if node is None else upstream(topology, node)
     silent = {*silent_nodes(topology, passed, at_least=1, waiting=True), *(name for name in last if not passed.get(name, (0, 1))[1])}
     lines = []
     for name in topology.nodes:
@@ -116,7 +116,7 @@ def _other_sides(topology: Topology, name: str) -> list[str]:
     return [other for other in siblings if other != name and isinstance(getattr(topology.nodes[other], "operator", None), kind)]
 
 
-def _above(topology: Topology, node: str) -> set[str]:
+def upstream(topology: Topology, node: str) -> set[str]:
     """Return the node and everything upstream of it: parents, repartition topics, joined tables."""
     found: set[str] = set()
     left = [node]

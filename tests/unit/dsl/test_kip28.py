@@ -11,6 +11,7 @@ from kstreams_repl import serdes
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.dsl.kip28 import DefaultPartitionGrouper, KStreamBuilder, Processor, ProcessorDef, TopologyBuilder
 from kstreams_repl.errors import ConfigError, KStreamsError, TopologyError
+from kstreams_repl.session.application.topology_resolution import topology_of
 from kstreams_repl.testing.driver import TopologyTestDriver
 from kstreams_repl.topology import StoreBuilder, StoreKind, Topology
 from kstreams_repl.topology.partitions import resolve_partitions
@@ -202,3 +203,43 @@ def test_a_topology_brings_the_partition_grouper_of_its_builder_along() -> None:
 def test_a_partition_grouper_that_cannot_group_is_refused() -> None:
     with pytest.raises(ConfigError, match="partition.grouper"):
         StreamsConfig({"partition.grouper": 3})
+
+
+class Upper(Processor):
+    def process(self, key: Any, value: Any) -> None:
+        self.context.forward(key, value.upper())
+
+
+class UpperDef(ProcessorDef):
+    def instance(self) -> Processor:
+        return Upper()
+
+
+@pytest.mark.parametrize("supplier", [Upper, UpperDef()])
+def test_process_takes_a_definition_and_a_class(supplier: Any) -> None:
+    """A definition was refused, and a class built and failed at the first record."""
+    builder = KStreamBuilder()
+    builder.from_("in").process(supplier, name="upper").to("out")
+    assert drive(builder.build(CONFIG), [("in", "a", "x", 1)], "out") == [[("a", "X", 1)]]
+
+
+def test_the_stores_of_a_definition_are_connected_by_process() -> None:
+    builder = KStreamBuilder()
+    builder.from_("in").process(SumDef(), name="sum").to("out")
+    assert drive(builder.build(CONFIG), [("in", "a", 1, 1), ("in", "a", 2, 2), ("in", "b", 1, 1000)], "out")[0][-2] == ("a", 3, 1000)
+
+
+def test_a_processor_of_the_wrong_form_is_refused_before_the_first_record() -> None:
+    builder = KStreamBuilder()
+    builder.from_("in").process(lambda: Upper())
+    with pytest.raises(TopologyError, match=r"process\(\) of the Upper .* must take 1 arguments \(record\)") as told:
+        TopologyTestDriver(builder.build(CONFIG), CONFIG)
+    assert "ProcessorDef" in told.value.hint
+
+
+def test_a_topology_builder_is_taken_wherever_a_builder_is() -> None:
+    builder = TopologyBuilder().add_source("SOURCE", "in").add_processor("UPPER", Upper, "SOURCE").add_sink("SINK", "out", "UPPER")
+    assert topology_of(builder).source_topics() == ("in",)
+    with TopologyTestDriver(builder, CONFIG) as driver:
+        driver.create_input_topic("in", *SERDES).pipe_input("a", "x", 1)
+        assert driver.create_output_topic("out", *SERDES).read_value() == "X"

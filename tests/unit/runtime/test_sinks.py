@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl import serdes
+from kstreams_repl import StreamsBuilder, TopologyTestDriver, serdes
+from kstreams_repl.errors import SerializationError, StreamsProcessingError
 from kstreams_repl.processor import Processor, Record
 from kstreams_repl.topology.topology import Topology
 from kstreams_repl.types import Windowed
@@ -71,3 +72,26 @@ def test_a_windowed_key_is_placed_by_its_plain_key() -> None:
     rig = Rig(topology, partitions=4)
     rig.pipe("in", ("abcde", 1, 1)).run()
     assert placed(rig) == [("out", b"abcde" + (10).to_bytes(8, "big"), 5 % 4)]
+
+
+def test_a_serde_that_is_missing_is_reported_with_the_line_of_the_call_that_lacks_it() -> None:
+    """It named a node of a generated topic, which no call of the user has."""
+    builder = StreamsBuilder()
+    events = builder.stream("events", key_serde="string", value_serde="json")
+    events.group_by(lambda key, value: value["page"]).count(store="views")
+    expected = r"(?s)views-repartition-sink \(bytes\) cannot write a str.*count\(store=\"views\"\)"
+    with pytest.raises(SerializationError, match=expected) as told:
+        TopologyTestDriver(builder.build()).create_input_topic("events", "string", "json").pipe_input("a", {"page": "x"})
+    assert 'where the key changes: group_by(..., key_serde="string")' in told.value.hint
+    assert told.value.fields["user_line"].file == __file__
+
+    builder = StreamsBuilder()
+    events = builder.stream("events", key_serde="string", value_serde="json")
+    events.join(builder.table("t", key_serde="string", value_serde="json"), lambda a, b: a).group_by_key().aggregate(
+        lambda: 0, lambda key, value, so_far: so_far + 1, store="joined"
+    )
+    driver = TopologyTestDriver(builder.build())
+    driver.create_input_topic("t", "string", "json").pipe_input("a", {})
+    with pytest.raises(StreamsProcessingError, match=r"(?s)cannot write a value of type int.*aggregate\(") as failed:
+        driver.create_input_topic("events", "string", "json").pipe_input("a", {})
+    assert failed.value.fields["user_line"].file == __file__
