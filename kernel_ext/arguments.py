@@ -1,16 +1,46 @@
-"""Parse the arguments of magics: IPython's parser keeps the quotes around an argument of several words; this module removes
-them."""
+"""Parse the arguments of magics: IPython's parser keeps the quotes around an argument of several words, which this module removes, and
+has no ``--help``.
+"""
 
 from __future__ import annotations
 
 import argparse
+import functools
+import inspect
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from IPython.core.error import UsageError
+from IPython.core.magic import Magics
 from IPython.core.magic_arguments import parse_argstring
 
 from kstreams_repl.config import KEYS
+from kstreams_repl.errors import KStreamsError
+
+_CREATES_TOPICS = "session.deploy(..., create_topics=True)"
+
+
+def give_help(magics: Magics) -> None:
+    """Give each magic of an object ``--help``, and errors whose hints name the magic's own flags."""
+    for calls in magics.magics.values():
+        calls.update({name: _helped(name, call) for name, call in calls.items()})
+
+
+def _helped(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(call)
+    def run(line: str, *cell: str) -> Any:
+        words = line.split()
+        if "--help" in (*words[:1], *words[-1:]):
+            print(inspect.getdoc(call))
+            return None
+        try:
+            return call(line, *cell)
+        except KStreamsError as error:
+            error.hint = error.hint and error.hint.replace(_CREATES_TOPICS, f"%{name} ... --create-topics")
+            raise
+
+    return run
 
 
 def arguments(magic: Any, line: str) -> Any:

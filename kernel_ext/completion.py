@@ -22,6 +22,7 @@ from kstreams_repl.config import KEYS
 from kstreams_repl.dsl.call_log import Handle
 from kstreams_repl.inspection.sandbox import quote_identifier
 from kstreams_repl.session import Application, Session
+from kstreams_repl.session.application.savepoints import all_savepoints
 from kstreams_repl.session.views.sql_catalog import all_stores
 
 PATIENCE_SECONDS = 0.15
@@ -74,7 +75,7 @@ class NameMatcher:
                 return {"completions": [], "suppress": False}
             names = found_names
             before = argument.text
-        token = re.search(r'["\w.\-]*$', before)
+        token = re.search(r'["\w.\-/]*$' if names and "/" in names[0] else r'["\w.\-]*$', before)
         start = token.group() if token else ""
         wanted = start.strip('"').lower()
         hits = [name for name in names if name.strip('"').lower().startswith(wanted)]
@@ -94,6 +95,8 @@ class NameMatcher:
             return []
         if argument.keyword in ("key_serde", "value_serde"):
             return ["bytes", "double", "integer", "json", "long", "string"]
+        if argument.keyword == "from_savepoint" and isinstance(owner, Session):
+            return [f"{saved.application}/{saved.name}" for saved in all_savepoints(owner.directory.path)]
         if argument.keyword is not None and argument.keyword not in _NAMED:
             return []
         method = argument.method

@@ -78,13 +78,14 @@ def recovery_lines(error: BaseException, variables: Mapping[str, Any]) -> list[s
     """Return the calls that continue after an application failed at a record: show it, skip it, edit the function."""
     place, fields = position_of(error), getattr(error, "fields", {})
     name, node = fields.get("application"), fields.get("node")
-    if place is None or name is None:
+    if place is None or name is None or node is None:  # a refused call: the application did not fail there
         return []
     held = [key for key, value in variables.items() if isinstance(value, Application) and value.name == name and not key.startswith("_")]
     app = held[0] if held else f"session.applications[{name!r}]"
     line, cell = user_location(error), cell_of_error(error)
     if cell and line:
-        edit = f"edit the function: {cell}, line {line[1]}, then {app}.edit(builder)"
+        what = "edit its serde" if isinstance(error, SerializationError) else "edit the function"
+        edit = f"{what}: {cell}, line {line[1]}, then {app}.edit(builder)"
     elif isinstance(error, SerializationError):  # a sink has no function
         edit = f"or give it the serde in the builder, then {app}.edit(builder)"
     else:

@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from kernel_ext.arguments import give_help
 from kernel_ext.batch_magics import BatchMagics
 from kernel_ext.cell_tracker import CellTracker
 from kernel_ext.completion import NameMatcher
@@ -53,7 +54,9 @@ class Extension:
         install()
         in_kernel = getattr(self.shell, "kernel", None) is not None
         report_to(print, ProgressBar if in_kernel else None)  # a terminal cannot update what it has shown
-        self.shell.register_magics(self._magics, self._batch_magics, self._queries)
+        for magics in (self._magics, self._batch_magics, self._queries):
+            give_help(magics)
+            self.shell.register_magics(magics)
         if self._magics not in self.shell.configurables:  # for %config
             self.shell.configurables.append(self._magics)
         self._cells.start()

@@ -310,9 +310,9 @@ class TopoMagics(Magics):
         running = self._running(given.topic, None)
         if running is not None:
             app, node = running
-            values = NodeValues(app, node, self._rows(given.n, self.tail_rows), given.where)
+            values = NodeValues(app, node, self._rows(given.n, self.tail_rows), given.where, named=given.topic)
             if self.live_tail is not None and given.timeout is None:
-                return self.live_tail(values, f"{node} of {app.name}{f' where {given.where}' if given.where else ''}", values.close)
+                return self.live_tail(values, f"{values.named} of {app.name}{f' where {given.where}' if given.where else ''}", values.close)
             return self._tail_node(values, given.timeout)
         session.read(given.topic, 0)
         query, n = None, self._rows(given.n, self.tail_rows)
@@ -421,9 +421,14 @@ class TopoMagics(Magics):
 
 
 class NodeValues:
-    """Returns the last values at a node (those that meet the SQL condition `where`); a tap is active from the first call to `close`."""
+    """Returns the last values at a node (those that meet the SQL condition `where`); a tap is active from the first call to `close`.
 
-    def __init__(self, application: Application, node: str, n: int, where: str | None = None) -> None:
+    Attributes:
+        named: the node as the user named it, by a variable for example, and its own name.
+    """
+
+    def __init__(self, application: Application, node: str, n: int, where: str | None = None, *, named: str | None = None) -> None:
+        self.named = node if named in (None, node) else f"{named} (node {node})"
         self._application = application
         self._node = node
         self._where = where
@@ -439,7 +444,7 @@ class NodeValues:
             self._tap = LiveTap(self._application, self._node, rows=MOST_ROWS if self._where else self._last.maxlen or 1).__enter__()
         fresh = self._tap.new()
         self._last.extend(fresh if self._where is None else records_where(fresh, self._where))
-        note = f"{self._node}: live from {self._application.name} ({self._application.status}), {self._tap.count:,} passed"
+        note = f"{self.named}: live from {self._application.name} ({self._application.status}), {self._tap.count:,} passed"
         return Records(self._last, note=note if self._where is None else f"{note}; where {self._where}", title=self._node).table()
 
     def close(self) -> None:

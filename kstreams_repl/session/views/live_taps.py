@@ -162,7 +162,7 @@ def live_peek(application: TappedApplication, node: str, n: int, seconds: float)
     """Return the next `n` values at a node of a running application, or those of `seconds`."""
     deadline = time.monotonic() + seconds
     found: list[ReadRecord] = []
-    with LiveTap(application, node, rows=n) as tap:
+    with LiveTap(application, node, rows=MOST_ROWS) as tap:  # an instance that kept n rows would keep the last n of those that pass at once
         while len(found) < n and time.monotonic() < deadline and application.status == "running":
             time.sleep(POLL_SECONDS)
             found += tap.new()

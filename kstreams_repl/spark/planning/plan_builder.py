@@ -65,7 +65,8 @@ def check_topics(admin: Admin, topology: Any, counts: Mapping[str, int]) -> None
         what = f"the topology {' and '.join(parts)}: {len(missing)} topics that are not on the broker"
     meant = next((hint for name in missing if (hint := did_you_mean(name, counts)) is not None), None)
     if read:
-        make = f"create {'it' if len(missing) == 1 else 'them'} first: session.create_topic({read[0]!r})"
+        calls = ", ".join(f"session.create_topic({name!r})" for name in missing)
+        make = f"create {'it' if len(missing) == 1 else 'them'} first: {calls}"
     else:
         make = f"session.deploy(..., create_topics=True) creates {'it' if len(missing) == 1 else 'them'}"
     hint = make if meant is None else f"{meant} or {make}" if written else meant

@@ -15,11 +15,13 @@ from confluent_kafka import KafkaError, KafkaException
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 from traitlets.config import Config
 
+import kernel_ext.completion
 import kstreams_repl as ks
 from kernel_ext.cell_tracker import cell_of
 from kernel_ext.errors import error_lines, recovery_lines
 from kernel_ext.extension import Extension
 from kernel_ext.magics import TopoMagics, _split_options
+from kernel_ext.workspace import Workspace
 from kstreams_repl.errors import BrokerUnavailableError
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.failures import kafka_errors
@@ -306,3 +308,45 @@ def test_quotes_that_keep_words_together_are_no_part_of_an_argument(shell: Inter
         (("host:9092",), {"spark": None, "directory": f"{tmp_path}/my data"}),
         (("words", "my app"), {"config": {"client.id": "a b"}, "start": "2013-03-01 12:00"}),
     ]
+
+
+def test_every_magic_answers_help_with_its_arguments(shell: InteractiveShell) -> None:
+    """All of them said "unrecognized arguments"."""
+    names = [name for name in shell.magics_manager.magics["line"] if name.startswith("topo")]
+    assert len(names) >= 18
+    for name in names:
+        result, printed = run(shell, f"%{name} --help")
+        assert result.success and result.result is None and f"%{name}" in printed, name
+    result, printed = run(shell, "%topo_peek kept --help")
+    assert result.success and "--timeout" in printed
+    result, printed = run(shell, "%%topo_sql --help\nSELECT 1")
+    assert result.success and "--output" in printed
+
+
+def test_a_missing_output_topic_is_told_with_the_flag_of_the_magic(shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch) -> None:
+    def plan(*_: Any, **__: Any) -> None:
+        raise ks.errors.UnknownTopicError("no topic", hint="session.deploy(..., create_topics=True) creates it", topic="out")
+
+    shell.user_ns["session"] = SimpleNamespace(plan=plan)
+    monkeypatch.setattr(Workspace, "session", property(lambda self: shell.user_ns["session"]))
+    run(shell, "%%topo shop\nbuilder.stream('in').to('out')")
+    result, _ = run(shell, "%topo_deploy shop --dry-run")
+    error: Any = result.error_in_exec
+    assert error.hint == "%topo_deploy ... --create-topics creates it"
+
+
+def test_a_refused_skip_does_not_offer_that_skip_again() -> None:
+    """And `%%topo_edit failing None`."""
+    about = {"application": "shop", "topic": "orders", "partition": 0, "offset": 857}
+    refused = ks.errors.DeployError("shop did not fail at orders-0@857: it failed at orders-0@9", hint="app.skip('orders-0@9')", **about)
+    assert recovery_lines(refused, {}) == []
+
+
+def test_a_savepoint_is_completed_by_savepoints_and_not_by_files(
+    shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved = [SimpleNamespace(application="shop", name=name) for name in ("monday", "tuesday")]
+    monkeypatch.setattr(kernel_ext.completion, "all_savepoints", lambda directory: saved)
+    shell.user_ns["session"] = ks.Session(ClientSettings("nowhere:9092"))
+    assert completions(shell, 'session.deploy(builder, "shop", from_savepoint="') == ["shop/monday", "shop/tuesday"]
+    assert completions(shell, 'session.deploy(builder, "shop", from_savepoint="shop/m')[-1].endswith("monday")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import pytest
 
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import AuthorizationError, TapUnavailableError
+from kstreams_repl.instance.control.node_taps import TapBoard, TapFiles
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.journal_records import DesiredState, encode
 from kstreams_repl.kafka.journal_records import InstanceReport as Reported
@@ -19,6 +21,8 @@ from kstreams_repl.session.views import live_taps
 from kstreams_repl.session.views.journaled_run import JournaledRun
 from kstreams_repl.session.views.live_taps import LiveTap, live_peek, live_tail
 from kstreams_repl.spark.instance_reports import ApplicationReport, InstanceReport
+from kstreams_repl.topology.nodes import ProcessorNode
+from kstreams_repl.types import TaskId
 
 
 def application(directory: Path, *places: str | None) -> Any:
@@ -109,3 +113,31 @@ def test_a_run_on_the_host_of_another_kernel_is_not_tapped(tmp_path: Path) -> No
     journal.write(DesiredState(1, "running", 1, 1))
     journal.report(1, time.time(), host="")
     assert JournaledRun(app.name, app.config, app.client, journal).status == "stopped"  # type: ignore[arg-type]
+
+
+def test_a_peek_returns_the_first_of_many_that_pass_at_once(tmp_path: Path) -> None:
+    """Of ten values "the next five" were the last five: the instance kept no more rows than were asked for."""
+    app = application(tmp_path, None)
+    source = ProcessorNode("kept", (), None)
+    point = SimpleNamespace(attach=lambda observer: observers.append(observer), detach=lambda observer: None)
+    services = SimpleNamespace(row_serdes={}, points=SimpleNamespace(of=lambda node: [point]))
+    task = SimpleNamespace(spec=SimpleNamespace(subtopology=SimpleNamespace(nodes=[source])), id=TaskId(0, 0), services=services)
+    observers: list[Any] = []
+    board = TapBoard(TapFiles(tmp_path / "counts" / "control"), 1, 0)
+    ended = threading.Event()
+
+    def instance() -> None:
+        while not ended.wait(0.01):
+            board.serve([task])
+            while observers:
+                observer = observers.pop()
+                for number in range(10):
+                    observer.record(f"k{number}", number, number, [])
+
+    thread = threading.Thread(target=instance)
+    thread.start()
+    try:
+        assert [record.value for record in live_peek(app, "kept", 5, 10.0)] == [0, 1, 2, 3, 4]
+    finally:
+        ended.set()
+        thread.join()
