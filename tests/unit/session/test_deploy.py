@@ -366,7 +366,7 @@ def test_all_missing_topics_are_told_at_once(session: SmallSession) -> None:
     assert caught.value.topics == ("a", "b", "c") and "create_topics=True" in caught.value.hint
     with pytest.raises(UnknownTopicError, match="reads 'innn' and writes 'b': 2 topics") as caught:
         session.deploy(writing("b", source="innn"), "app")
-    assert caught.value.hint == "did you mean 'in'? or create them first: session.create_topic('innn')"
+    assert caught.value.hint == "did you mean 'in'? or create them first: session.create_topic('innn'), session.create_topic('b')"
     assert not session.applications
 
 
