@@ -67,6 +67,7 @@ def _csv_rows(file: Path) -> Iterator[dict[str, Any]]:
     quoted = str(file).replace("'", "''")
     with duckdb.connect() as database:
         database.execute("SET enable_progress_bar = false")
+        database.execute("SET TimeZone = 'UTC'")
         try:
             reader = database.sql(f"SELECT to_json(r) FROM read_csv('{quoted}') r").to_arrow_reader(10_000)
             for batch in reader:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from kstreams_repl.display.frames import Frames
@@ -205,8 +205,8 @@ class Retries(Frames):
         """
         rows = [
             (
-                record.key, record.value, record.tries, datetime.fromtimestamp(record.next_try / 1000), record.cause,
-                f"{record.topic}-{record.partition}@{record.offset}",
+                record.key, record.value, record.tries, datetime.fromtimestamp(record.next_try / 1000, UTC).replace(tzinfo=None),
+                record.cause, f"{record.topic}-{record.partition}@{record.offset}",
             )
             for record in self.records
         ]  # fmt: skip

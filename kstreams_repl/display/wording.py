@@ -1,6 +1,8 @@
-"""Counts in words: "1 row", "2,000 rows"."""
+"""Counts and moments as text: "1 row", "2,000 rows", "2013-01-01 05:15:00 UTC"."""
 
 from __future__ import annotations
+
+from datetime import UTC, datetime
 
 
 def counted(number: int, word: str, plural: str | None = None) -> str:
@@ -14,3 +16,16 @@ def counted(number: int, word: str, plural: str | None = None) -> str:
         ('1 row', '2,000 rows', '2 topologies')
     """
     return f"{number:,} {word if number == 1 else plural or word + 's'}"
+
+
+def moment(seconds: float) -> str:
+    """Return a time in UTC, the zone of every time that is shown.
+
+    Args:
+        seconds: since 1970.
+
+    Example:
+        >>> moment(0)
+        '1970-01-01 00:00:00 UTC'
+    """
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

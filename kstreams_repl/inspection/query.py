@@ -183,23 +183,17 @@ def _tables(
 
 
 def _milliseconds(database: duckdb.DuckDBPyConnection, moment: Mapping[str, Any]) -> int | None:
-    """Return the value of a constant expression in epoch milliseconds, rounded down; None if it is not a time.
-
-    A timestamp of a topic is compared to a time with a zone as local time. Where local time is not UTC, clocks are set back now and then: a
-    day less is at most the value.
-    """
+    """Return the value of a constant expression in epoch milliseconds, rounded down; None if it is not a time."""
     one = json.loads(database.execute("SELECT json_serialize_sql('SELECT 1')").fetchall()[0][0])
     one["statements"][0]["node"]["select_list"] = [moment]
     try:
         text = database.execute("SELECT json_deserialize_sql(?)", [json.dumps(one)]).fetchall()[0][0]
-        kind, value, zone = database.execute(
-            f"SELECT typeof(x), epoch_ms(x::TIMESTAMP), current_setting('TimeZone') FROM ({text}) AS moment(x)"
-        ).fetchall()[0]
+        kind, value = database.execute(f"SELECT typeof(x), epoch_ms(x::TIMESTAMP) FROM ({text}) AS moment(x)").fetchall()[0]
     except duckdb.Error:
         return None
     if value is None or not (kind == "DATE" or kind.startswith("TIMESTAMP") or (kind == "VARCHAR" and moment.get("class") == "CONSTANT")):
         return None
-    return int(value) - (86_400_000 if kind == "TIMESTAMP WITH TIME ZONE" and zone not in ("UTC", "Etc/UTC") else 0)
+    return int(value)
 
 
 def _check_columns(

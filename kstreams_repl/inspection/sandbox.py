@@ -40,6 +40,7 @@ def open_sandbox(
         ("temp_directory", _text(where)),
         ("memory_limit", _text(memory_limit)),
         ("threads", str(threads or os.cpu_count() or 1)),
+        ("TimeZone", "'UTC'"),  # times without a zone are UTC: else now() and times with a zone are compared as local time
         ("enable_progress_bar", "false"),  # in a notebook it is a black bar that stays
         ("allow_community_extensions", "false"),
         ("autoinstall_known_extensions", "false"),

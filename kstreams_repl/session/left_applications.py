@@ -10,13 +10,13 @@ import os
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from kstreams_repl.display.markup import one_line
+from kstreams_repl.display.wording import moment
 from kstreams_repl.instance.control.channel import Signal
 from kstreams_repl.instance.control.file_channel import LEASE, read_lease, reports_in
 from kstreams_repl.instance.state.state_directory import control_directory
@@ -47,8 +47,7 @@ class LeftApplication:
     def standing(self) -> str:
         """The status as display text, with what drives it and the time of its last report."""
         where = "detached" if self.detached else "in another kernel" if self.pid is not None else "not attached"
-        at = datetime.fromtimestamp(self.seen).strftime("%Y-%m-%d %H:%M:%S")  # noqa: DTZ006 (the user's clock)
-        return f"{self.status}, {where}, last seen {at}"
+        return f"{self.status}, {where}, last seen {moment(self.seen)}"
 
 
 def left_applications(root: Path | None, known: Collection[str] = ()) -> tuple[LeftApplication, ...]:

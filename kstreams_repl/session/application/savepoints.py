@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ import orjson
 
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.display.table import Table
+from kstreams_repl.display.wording import moment
 from kstreams_repl.errors import RecordingError, did_you_mean
 from kstreams_repl.kafka.exact_metadata import OffsetAndMetadata
 from kstreams_repl.serdes import resolve
@@ -103,8 +103,7 @@ class Savepoint:
         shutil.rmtree(self.path, ignore_errors=True)
 
     def __repr__(self) -> str:
-        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.at))
-        return f"Savepoint({self.name!r} of {self.application}, {at}, {len(self.stores)} stores, {self.records:,} records)"
+        return f"Savepoint({self.name!r} of {self.application}, {moment(self.at)}, {len(self.stores)} stores, {self.records:,} records)"
 
 
 def find_savepoint(directory: Path, wanted: Any, application: str) -> Savepoint:
@@ -141,7 +140,7 @@ def all_savepoints(directory: Path) -> list[Savepoint]:
 def savepoints_table(directory: Path) -> Table:
     """Return the table of `Session.savepoints`."""
     rows = [
-        (s.application, s.name, time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(s.at)), len(s.stores), s.records)
+        (s.application, s.name, moment(s.at), len(s.stores), s.records)
         for s in all_savepoints(directory)
     ]
     note = 'session.deploy(builder, name, from_savepoint="application/name") starts from one'

@@ -9,7 +9,7 @@ from typing import Any
 
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.display.diff_text import DiffText
-from kstreams_repl.display.wording import counted
+from kstreams_repl.display.wording import counted, moment
 from kstreams_repl.errors import SessionFileError, TopologyError
 from kstreams_repl.serdes.by_topic import SETTING
 from kstreams_repl.session.session_file import SavedVersion, SessionFiles, save_version
@@ -71,9 +71,8 @@ class Version:
         return code_changes(before.topology, self.topology, before=f"version {before.number}", after=f"version {self.number}")
 
     def __repr__(self) -> str:
-        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.at))
         lines = counted(len(self.source.splitlines()), "line")
-        return f"Version({self.number}, {at}, {lines}{'' if self.complete else ', for reading only'})"
+        return f"Version({self.number}, {moment(self.at)}, {lines}{'' if self.complete else ', for reading only'})"
 
 
 class VersionHistory:

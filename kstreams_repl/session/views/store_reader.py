@@ -13,11 +13,11 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.config import StreamsConfig
+from kstreams_repl.display.wording import moment
 from kstreams_repl.errors import InvalidStateStoreError, UnknownTopicError
 from kstreams_repl.inspection.stores import LogRows, StoreRows
 from kstreams_repl.instance.control.file_channel import read_lease
@@ -144,10 +144,10 @@ def read_stores(
                     times[builder.name] = max(times.get(builder.name, 0), view.commit_time_ms or 0)
     for name, parts_of in found.items():
         commits = ", ".join(f"{task}: {commit}" for task, _, commit in parts_of[:8]) + (", …" if len(parts_of) > 8 else "")
-        moment = f" (instances {', '.join(f'{slot}: {commit}' for slot, commit in instances.items())})" if len(instances) > 1 else ""
-        at = datetime.fromtimestamp(times[name] / 1000).strftime("%Y-%m-%d %H:%M:%S") if times[name] else f"commits {commits}"
+        together = f" (instances {', '.join(f'{slot}: {commit}' for slot, commit in instances.items())})" if len(instances) > 1 else ""
+        at = moment(times[name] / 1000) if times[name] else f"commits {commits}"
         as_of = f"as of {at}{'' if agreed else ', not consistent'}"
-        rows[name] = StateRows(tuple(part for _, part, _ in parts_of), as_of, f"{name}: commits {commits}{moment}", keys is not None)
+        rows[name] = StateRows(tuple(part for _, part, _ in parts_of), as_of, f"{name}: commits {commits}{together}", keys is not None)
     return {
         builder.name: rows[builder.name] if builder.name in rows else _from_changelog(admin, config, builder, limit)
         for builder in builders

@@ -108,7 +108,8 @@ def test_stores_of_an_instance_are_read_again_until_no_task_commits_in_between(
         assert {name: rows.commits for name, rows in found.items()} == {name: f"{name}: commits {commits}" for name in ("counts", "sums")}
         for rows in found.values():
             told_at, _, _ = rows.as_of.removeprefix("as of ").partition(", ")
-            assert abs(datetime.fromisoformat(told_at).timestamp() - time.time()) < 300
+            assert told_at.endswith(" UTC")
+            assert abs(datetime.fromisoformat(told_at.replace(" UTC", "+00:00")).timestamp() - time.time()) < 300
             assert rows.as_of.endswith(f"{comma}{moment}")
         for rows in found.values():
             for part, said in zip(rows.parts, as_of.split(", "), strict=False):
