@@ -12,6 +12,7 @@ from kstreams_repl.dsl.graph_nodes import TableFilesGraphNode
 from kstreams_repl.dsl.stream_base import AbstractStream, first_known, serde_or_none
 from kstreams_repl.errors import TopologyError, did_you_mean
 from kstreams_repl.extras import extras, require
+from kstreams_repl.operators.record_columns import type_of
 from kstreams_repl.topology.table_files import COMMIT_INTERVAL_MS, EVENT_TIMES, FORMATS, TARGET_FILE_BYTES, TableFiles
 
 _LIBRARIES = {"parquet": (), "delta": ("deltalake",), "iceberg": ("pyiceberg",)}
@@ -49,8 +50,9 @@ class TableFilesStream(AbstractStream):
         Args:
             path: directory or URL of the table.
             format: "parquet", "delta" or "iceberg".
-            schema: a `pyarrow.Schema`, or names of columns and their types (``{"user": "string", "amount": "double"}``). Optional if
-                the stream's value serde has one type (string, long, double, ...) or is Avro with a schema of its own.
+            schema: a `pyarrow.Schema`, or names of columns and their types (``{"user": "string", "amount": "double"}``), those of
+                `sql(columns=)`. A timestamp is a datetime, ISO text or an integer of milliseconds since 1970, a date never a number.
+                Optional if the stream's value serde has one type (string, long, double, ...) or is Avro with a schema of its own.
             partition_by: columns whose values separate the files. ``"event_day"`` and ``"event_hour"`` are added from the record's
                 timestamp (UTC).
             key_column: column for the record's key; its type is the key serde's, or the schema's.
@@ -140,11 +142,11 @@ def _type(column: str, kind: Any) -> Any:
     if kind == "timestamp":
         return pa.timestamp("us", "UTC")
     try:
-        return pa.type_for_alias(kind)
+        return pa.type_for_alias(type_of(kind))
     except (ValueError, TypeError) as cause:
         raise TopologyError(
             f"column {column!r} has the unknown type {kind!r}",
-            hint='types are "string", "int64", "double", "bool", "timestamp", "date32", ... or a pyarrow.DataType',
+            hint='types are "string", "int64", "bigint", "double", "bool", "timestamp", "date32", int, str, ... or a pyarrow.DataType',
         ) from cause
 
 

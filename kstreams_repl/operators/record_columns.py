@@ -13,6 +13,7 @@ from typing import Any
 
 from kstreams_repl import serdes
 from kstreams_repl.errors import InvalidRecordError, KStreamsError, TopologyError, did_you_mean
+from kstreams_repl.operators.exact_columns import exact_array
 from kstreams_repl.operators.json_fields import json_reader, json_type
 from kstreams_repl.serdes import Serde
 from kstreams_repl.types import Headers
@@ -185,9 +186,14 @@ def declared(columns: Mapping[str, Any] | None, operator: str) -> Fields:
     return tuple((name, _declared_type(name, kind, operator)) for name, kind in columns.items())
 
 
+def type_of(kind: Any) -> Any:
+    """Return Arrow's alias of a declared type (int, "bigint", …); an alias or an Arrow type as it is."""
+    return _TYPES.get(kind.lower() if isinstance(kind, str) else kind, kind) if isinstance(kind, str | type) else kind
+
+
 def _declared_type(name: str, kind: Any, operator: str) -> Any:
     pa = arrow(f"{operator}()")
-    alias = kind if isinstance(kind, pa.DataType) else _TYPES.get(kind.lower() if isinstance(kind, str) else kind, kind)
+    alias = type_of(kind)
     try:
         json_type(pa.field(name, alias).type)
     except (ValueError, TypeError, AttributeError) as cause:
@@ -223,7 +229,7 @@ def typed(values: Sequence[Any], kind: str | None, name: str) -> Any:
     """
     pa, kind = arrow("a batch"), kind or kind_of_values(values)
     try:
-        return pa.array(values) if kind == "json" else pa.array(values, pa.type_for_alias(kind))
+        return pa.array(values) if kind == "json" else exact_array(values, pa.type_for_alias(kind))
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as cause:
         raise InvalidRecordError(
             f"the column {name!r} cannot be made: {cause}",

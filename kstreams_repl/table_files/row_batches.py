@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import methodcaller
+from types import NoneType
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kstreams_repl.operators.exact_columns import exact_array, is_changed_by_arrow
 from kstreams_repl.topology.table_files import TableFiles
 
 BATCH_ROWS = 16_384
@@ -76,16 +78,14 @@ class RowBatches:
         return taken
 
     def _convert_one_by_one(self, values: list[Any], keys: list[Any], times: list[int], contexts: list[Any]) -> None:
-        fitting = []
+        fitting = []  # each converted on its own: two that fit, such as a datetime and a text, need not fit together
         for row, value in enumerate(values):
             try:
-                record_batch(self._table, [value], keys[row : row + 1], times[row : row + 1])
-                fitting.append(row)
+                fitting.append(record_batch(self._table, [value], keys[row : row + 1], times[row : row + 1]))
             except MISFIT as cause:
                 self._misfit(keys[row] if keys else None, value, contexts[row] if contexts else None, cause)
         if fitting:
-            chosen = [[column[row] for row in fitting] if column else [] for column in (values, keys, times)]
-            self.batches.append(record_batch(self._table, *chosen))
+            self.batches.append(pa.concat_batches(fitting))
 
 
 def record_batch(table: TableFiles, values: Sequence[Any], keys: Sequence[Any], times: Sequence[int]) -> pa.RecordBatch:
@@ -120,8 +120,11 @@ def _fields(table: TableFiles, values: Sequence[Any]) -> pa.StructArray | None:
     """Return the columns that are fields of the values, converted in one pass; None if some need a conversion of their own."""
     derived = table.derived
     own = [field for field in table.schema if field.name not in derived]
-    if not own or not set(map(type, values)) <= {dict}:
+    if not own or any(is_changed_by_arrow(field.type) for field in own) or not set(map(type, values)) <= {dict}:
         return None
+    for field in own:  # Arrow would cut the fraction of a number
+        if pa.types.is_integer(field.type) and not set(map(type, map(methodcaller("get", field.name), values))) <= {int, NoneType}:
+            return None
     try:
         return pa.array(values, pa.struct(own))
     except MISFIT:
@@ -130,8 +133,9 @@ def _fields(table: TableFiles, values: Sequence[Any]) -> pa.StructArray | None:
 
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     try:
-        return pa.array(values, kind)
+        return exact_array(values, kind)
     except MISFIT:
-        if pa.types.is_temporal(kind) or pa.types.is_decimal(kind):  # text from JSON, which has no such types
+        if set(map(type, values)) <= {str, NoneType} and (pa.types.is_temporal(kind) or pa.types.is_decimal(kind)):  # text from JSON
             return pa.array(values).cast(kind)
         raise
+

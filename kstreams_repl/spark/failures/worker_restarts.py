@@ -51,7 +51,8 @@ class WorkerRestarts:
         if self._fruitless >= FRUITLESS:
             return _worn_out(plan.application_id, cause)
         line = (
-            f"{time.strftime('%H:%M:%S UTC', time.gmtime())} worker processes of {plan.application_id} were killed from outside and Spark ended its query; "
+            f"{time.strftime('%H:%M:%S UTC', time.gmtime())} worker processes of {plan.application_id} were killed from outside and "
+            f"Spark ended its query; "
             f"it was restarted from its last commit as generation {plan.generation + 1}"
         )
         self.history = [*self.history, line][-_KEPT:]

@@ -64,3 +64,13 @@ def test_settings_of_the_database_are_locked() -> None:
     with pytest.raises(duckdb.Error, match="disabled|Permission"):
         database.execute("SELECT * FROM read_text('/etc/hostname')").fetchall()
     database.close()
+
+
+def test_a_column_never_cuts_a_number() -> None:
+    """Its type is that of the first object: 1.5 behind a 1 became 1."""
+    from kstreams_repl.errors import InvalidRecordError
+    from kstreams_repl.operators.record_columns import typed
+
+    with pytest.raises(InvalidRecordError, match=r"1\.5 is not an integer"):
+        typed([1, 1.5], None, "value")
+    assert typed([1, 2.0], None, "value").to_pylist() == [1, 2]
