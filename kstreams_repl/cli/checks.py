@@ -24,7 +24,7 @@ from kstreams_repl.errors import JavaNotFoundError, KStreamsError
 
 GIGABYTE = 1024**3
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-CORE_PACKAGES = ("click", "confluent-kafka", "lmdb", "mmh3", "orjson", "psutil", "pyarrow", "rich", "sortedcontainers")
+CORE_PACKAGES = ("click", "confluent-kafka", "lmdb", "mmh3", "msgspec", "orjson", "psutil", "pyarrow", "rich", "sortedcontainers")
 PORTS_OF_ONE_BROKER = 2
 
 

@@ -1,26 +1,27 @@
 """JSON as compact UTF-8 text, as Jackson writes it by default: no spaces, keys in order, non-ASCII characters kept.
 
 JSON does not support NaN and Infinity. Inside lists and dicts they become null, as in JavaScript; as a whole value they are
-rejected: stores keep numbers as objects, and null would be another value after a restart. (Text that contains NaN is read.) An
-integer of any size that is a whole value is preserved; inside lists and dicts one of more than 64 bits is read as a float: store
-such numbers as text.
+rejected: stores keep numbers as objects, and null would be another value after a restart. (Text that contains NaN is read.) Integers
+of any size are preserved: msgspec reads, because orjson reads those of more than 64 bits as floats.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import isfinite
 from typing import Any
 
 import orjson
+from msgspec import DecodeError
+from msgspec.json import Decoder
 
 from kstreams_repl.errors import SerializationError
 from kstreams_repl.serdes.base import Serde, wrong_bytes
 
 _dumps = orjson.dumps
-_loads = orjson.loads
-_LARGE = 2.0**63
+_loads: Callable[[Any], Any] = Decoder().decode
+_UNREADABLE = (DecodeError, UnicodeDecodeError, RecursionError)
 _odd_writes = [0]
 """How many values were written by `_serialize_odd`; what orjson writes is what it writes again after reading it."""
 
@@ -45,11 +46,7 @@ def _serialize_to_send(value: Any) -> bytes | None:
             return data
     except TypeError:
         return _serialize_odd(value)
-    raise SerializationError(
-        f"the json serde cannot write {value}: JSON cannot represent it",
-        hint="give it the double serde (serdes.double), or map it to None or a text first",
-        serde="json",
-    )
+    raise _not_a_number(value)
 
 
 _serialize.to_send = _serialize_to_send  # type: ignore[attr-defined]
@@ -58,6 +55,8 @@ _serialize.to_send = _serialize_to_send  # type: ignore[attr-defined]
 def _serialize_odd(value: Any) -> bytes:
     """Serialize what orjson cannot: integers over 64 bits, keys that are not text, lone surrogates."""
     _odd_writes[0] += 1
+    if isinstance(value, float) and not isfinite(value):  # NumPy's
+        raise _not_a_number(value)
     try:
         text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=True)
         if "NaN" in text or "Infinity" in text:
@@ -69,6 +68,14 @@ def _serialize_odd(value: Any) -> bytes:
             hint="it writes dict, list, str, int, float, bool and None; map the value first, or use Serde(serialize=..., deserialize=...)",
             serde="json",
         ) from error
+
+
+def _not_a_number(value: float) -> SerializationError:
+    return SerializationError(
+        f"the json serde cannot write {value}: JSON cannot represent it",
+        hint="give it the double serde (serdes.double), or map it to None or a text first",
+        serde="json",
+    )
 
 
 def _without_nan(value: Any) -> Any:
@@ -83,29 +90,16 @@ def _deserialize(data: bytes | None) -> Any:
     if data is None:
         return None
     try:
-        value = _loads(data)
-        return value if type(value) is not float or -_LARGE < value < _LARGE else _deserialize_large(data, value)
-    except orjson.JSONDecodeError as error:
+        return _loads(data)
+    except _UNREADABLE as error:
         return _deserialize_odd(data, error)
 
 
 def _deserialize_many(column: Sequence[bytes | None]) -> list[Any]:
     try:
-        values = list(map(_loads, column))  # type: ignore[arg-type]
-    except orjson.JSONDecodeError:
+        return list(map(_loads, column))
+    except (*_UNREADABLE, TypeError):  # TypeError: a None
         return list(map(_deserialize, column))
-    return list(map(_deserialize, column)) if float in set(map(type, values)) else values
-
-
-def _deserialize_large(data: bytes, value: float) -> Any:
-    """Deserialize an integer over 64 bits, which orjson reads as a float."""
-    text = bytes(data)
-    if b"." in text or b"e" in text or b"E" in text:
-        return value
-    try:
-        return json.loads(text)
-    except ValueError:  # more digits than Python's limit
-        return value
 
 
 def _deserialize_odd(data: bytes, cause: Exception) -> Any:
@@ -119,7 +113,7 @@ def _canonical(data: bytes) -> bool:
     """Return whether the text is the one that would be written after reading it."""
     try:
         return _dumps(_loads(data)) == data
-    except (orjson.JSONDecodeError, TypeError):
+    except (*_UNREADABLE, TypeError):
         return False
 
 

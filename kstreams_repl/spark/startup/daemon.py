@@ -24,6 +24,7 @@ _PR_SET_PDEATHSIG = 1
 """Of Linux's prctl: the signal that a process gets when its parent ends."""
 PRELOADED = (
     "pyarrow",
+    "msgspec",
     "orjson",
     "pyspark.sql",
     "pyspark.sql.pandas.serializers",

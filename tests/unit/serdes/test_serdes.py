@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kstreams_repl import serdes
 from kstreams_repl.errors import ConfigError, SerializationError
@@ -197,3 +199,37 @@ def test_json_for_a_client_is_written_as_for_a_store(value: object) -> None:
     assert to_send(serdes.json.serialize) is not serdes.json.serialize
     assert written(to_send(serdes.json.serialize)) == written(serdes.json.serialize)
     assert to_send(serdes.string.serialize) is serdes.string.serialize
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"a":123456789012345678901234567890}',
+        b"[18446744073709551616,-9223372036854775809]",
+        b'{"b":[{"c":-99999999999999999999}],"d":1.5}',
+    ],
+)
+def test_integers_of_any_size_are_kept_inside_of_json(text: bytes) -> None:
+    """They became floats, and an identity topology wrote 1.2345678901234568e29."""
+    value = serdes.json.deserialize(text)
+    assert serdes.json.serialize(value) == text and value == json.loads(text)
+    assert serdes.json.deserialize_many is not None and serdes.json.deserialize_many([text, None]) == [value, None]
+    assert not serdes.json.canonical(text) or serdes.json.serialize(value) == text
+
+
+def test_a_number_of_numpy_that_json_lacks_is_refused() -> None:
+    """`np.float64("nan")` was written as null, which is a tombstone's value in a table."""
+    numpy = pytest.importorskip("numpy")
+    for value in (float("nan"), float("inf"), numpy.float64("nan"), numpy.float64("-inf")):
+        with pytest.raises(SerializationError, match="JSON cannot represent it"):
+            serdes.json.serialize(value)
+
+
+TEXTS = st.text(alphabet=st.characters(codec="utf-8"))
+PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS
+
+
+@given(st.recursive(PLAIN, lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner)))
+def test_json_values_are_kept_exactly(value: Any) -> None:
+    if value is not None:
+        assert serdes.json.deserialize(serdes.json.serialize(value)) == value
