@@ -1,21 +1,25 @@
-"""The session file of an application: its versions as source text, so that another kernel can continue it.
+"""The session file of an application: its versions, so that another kernel can continue it.
 
-One file per application, ``sessions/<name>.json`` in the session's directory, readable by its user only (0600). The journal in
-Kafka holds the hash of every version's text; a text is executed only if that hash confirms it. So neither a topic nor another
-user of this machine decides what runs: code is never taken from the topic, which has the hash, and never from the file without
-the hash.
+One file per application, ``sessions/<name>.json`` in the session's directory, readable by its user only (0600): each version's source text,
+for reading, export, and a Python that cannot load the rest. The topology that ran, pickled as for the workers, is in a file of its own
+(0600), ``sessions/<name>.closures/<sha256>``; its hash is in the version's text. The journal in Kafka holds the hash of every version's
+text; a text is executed, and a topology is unpickled, only if that hash confirms it. So neither a topic nor another user of this machine
+decides what runs: code is never taken from the topic, which has the hash, and never from the files without the hash.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import shutil
 import stat
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kstreams_repl import serdes
 from kstreams_repl.config import KEYS, StreamsConfig
@@ -25,6 +29,23 @@ from kstreams_repl.topology.names import validate_name
 
 FORMAT = "kstreams-session"
 _CONFIG = "# config: "
+_CLOSURE = "# closure: "
+PYTHON = sys.implementation.cache_tag or ""
+"""Pickled functions hold byte code: another Python cannot run it."""
+
+
+class Closure(NamedTuple):
+    """The pickled topology of a version, as its text names it.
+
+    Attributes:
+        digest: SHA-256 of the bytes.
+        code: hash of what its functions do (`topology.node_diff.whole_code`): two picklings of one topology may differ.
+        python: the Python that can load it.
+    """
+
+    digest: str
+    code: str
+    python: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +53,7 @@ class SavedVersion:
     """One version as stored.
 
     Attributes:
-        text: the program, its settings in the first line; this is what the hash is of.
+        text: the program, its settings in the first line and its closure in the second; this is what the hash is of.
         missing: names that the program lacks; it is then read-only.
         unsaved: settings whose values cannot be stored (functions, objects).
         migrated: stores whose rows were converted for it, so that the version before cannot read them.
@@ -52,8 +73,11 @@ class SavedVersion:
 
     @property
     def topology_program(self) -> Program:
-        """The program without the line of settings."""
-        return Program(self.text.partition("\n")[2], self.missing)
+        """The program without the lines of settings and closure."""
+        lines = self.text.splitlines(keepends=True)
+        while lines and lines[0].startswith((_CONFIG, _CLOSURE)):
+            del lines[0]
+        return Program("".join(lines), self.missing)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -84,7 +108,28 @@ class Saved:
         return next((version for version in self.versions if version.number == number), None)
 
 
-def save_version(number: int, at_ms: int, program: Program, description: str, config: StreamsConfig) -> SavedVersion:
+def closure_of(version: SavedVersion) -> Closure | None:
+    """Return the pickled topology that the second line of a version's text names; None when there is none."""
+    second = version.text.partition("\n")[2].partition("\n")[0]
+    words = second.removeprefix(_CLOSURE).split()
+    if not second.startswith(_CLOSURE) or len(words) != 3 or not _is_digest(words[0]):
+        return None
+    return Closure(*words)
+
+
+def runs_the_same(one: SavedVersion, other: SavedVersion) -> bool:
+    """Return whether two versions have the same text, settings and code."""
+
+    def content(version: SavedVersion) -> Any:
+        closure = closure_of(version)
+        return closure and closure.code, version.settings, version.topology_program.text, version.unsaved
+
+    return bool(content(one) == content(other))
+
+
+def save_version(
+    number: int, at_ms: int, program: Program, description: str, config: StreamsConfig, closure: Closure | None = None
+) -> SavedVersion:
     """Return a version with its settings in its text, which the journal also has; never client settings or passwords."""
     plain: dict[str, Any] = {}
     unsaved = []
@@ -95,7 +140,8 @@ def save_version(number: int, at_ms: int, program: Program, description: str, co
             unsaved.append(name)
         else:
             plain[name] = written
-    text = f"{_CONFIG}{json.dumps(plain, sort_keys=True)}\n{program.text}"
+    second = "" if closure is None else f"{_CLOSURE}{' '.join(closure)}\n"
+    text = f"{_CONFIG}{json.dumps(plain, sort_keys=True)}\n{second}{program.text}"
     return SavedVersion(number, at_ms, text, description, program.missing, tuple(unsaved))
 
 
@@ -150,12 +196,78 @@ class SessionFiles:
         """
         path = self.path(application)
         content = {"format": FORMAT, "version": 1, "application": application, "versions": [asdict(item) for item in versions]}
+        self._write(path, json.dumps(content).encode(), application)
+        wanted = {closure.digest for closure in map(closure_of, versions) if closure is not None}
+        for stored in self._closures(application).glob("*"):
+            if _is_digest(stored.name) and stored.name not in wanted:
+                stored.unlink(missing_ok=True)
+        return path
+
+    def write_closure(self, application: str, content: bytes) -> str:
+        """Store a pickled topology before the version that names it; return its hash.
+
+        Args:
+            application: name of the application.
+            content: the bytes.
+
+        Raises:
+            SessionFileError: it cannot be written.
+
+        Example:
+            >>> import tempfile
+            >>> from pathlib import Path
+            >>> import kstreams_repl as ks
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     files = ks.SessionFiles(Path(folder))
+            ...     len(files.write_closure("counts", b"..."))
+            64
+        """
+        digest = hashlib.sha256(content).hexdigest()
+        self._write(self._closures(application) / digest, content, application)
+        return digest
+
+    def read_closure(self, application: str, digest: str) -> bytes | None:
+        """Return a stored topology's bytes, which have that hash; None if the file is missing. Nothing is unpickled.
+
+        Args:
+            application: name of the application.
+            digest: the hash, from a version's text.
+
+        Raises:
+            SessionFileError: it belongs to another user, others may read or write it, or its content has another hash.
+
+        Example:
+            >>> import tempfile
+            >>> from pathlib import Path
+            >>> import kstreams_repl as ks
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     files = ks.SessionFiles(Path(folder))
+            ...     files.read_closure("counts", files.write_closure("counts", b"..."))
+            b'...'
+        """
+        path = self._closures(application) / digest
+        try:
+            content = self._read(path, application)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _unreadable(path, application, error) from error
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise _unreadable(path, application, "its content is not what its name says")
+        return content
+
+    def _closures(self, application: str) -> Path:
+        path = self.path(application)
+        return path.with_name(f"{path.stem}.closures")
+
+    def _write(self, path: Path, content: bytes, application: str) -> None:
         new = path.with_name(f".{path.name}.{os.getpid()}")
         try:
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            for folder in dict.fromkeys((self._folder, path.parent)):
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
                 os.fchmod(file.fileno(), 0o600)
-                json.dump(content, file)
+                file.write(content)
             new.replace(path)
         except OSError as error:
             with suppress(OSError):
@@ -166,10 +278,14 @@ class SessionFiles:
                 path=str(path),
                 application=application,
             ) from error
-        return path
+
+    def _read(self, path: Path, application: str) -> bytes:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+            self._check_owner(os.fstat(file.fileno()), path, application)
+            return file.read()
 
     def remove(self, application: str) -> None:
-        """Delete the file of an application; does nothing if there is none.
+        """Delete the files of an application; does nothing if there are none.
 
         Example:
             >>> import tempfile
@@ -183,6 +299,7 @@ class SessionFiles:
             []
         """
         self.path(application).unlink(missing_ok=True)
+        shutil.rmtree(self._closures(application), ignore_errors=True)
 
     def names(self) -> list[str]:
         """Return the names of the applications that have a file, sorted.
@@ -221,9 +338,7 @@ class SessionFiles:
         """
         path = self.path(application)
         try:
-            with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "r", encoding="utf-8") as file:
-                self._check_owner(os.fstat(file.fileno()), path, application)
-                return _saved(json.load(file), application)
+            return _saved(json.loads(self._read(path, application)), application)
         except FileNotFoundError as error:
             raise SessionFileError(
                 f"there is no session file of {application!r} at {path}",
@@ -232,12 +347,7 @@ class SessionFiles:
                 application=application,
             ) from error
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise SessionFileError(
-                f"the session file {path} cannot be read: {error}",
-                hint=f"continue without it: session.attach({application!r}, builder)",
-                path=str(path),
-                application=application,
-            ) from error
+            raise _unreadable(path, application, error) from error
 
     def _check_owner(self, file: os.stat_result, path: Path, application: str) -> None:
         mode = stat.S_IMODE(file.st_mode)
@@ -252,6 +362,19 @@ class SessionFiles:
         )
 
 
+def _unreadable(path: Path, application: str, why: object) -> SessionFileError:
+    return SessionFileError(
+        f"the session file {path} cannot be read: {why}",
+        hint=f"continue without it: session.attach({application!r}, builder)",
+        path=str(path),
+        application=application,
+    )
+
+
+def _is_digest(text: str) -> bool:
+    return len(text) == 64 and not set(text) - set("0123456789abcdef")
+
+
 def confirm(saved: SavedVersion, hashes: Mapping[int, str], application: str, path: str) -> None:
     """Raise if the journal does not confirm this text.
 
@@ -263,7 +386,7 @@ def confirm(saved: SavedVersion, hashes: Mapping[int, str], application: str, pa
     what = "is not the text that ran: its hash differs from the journal's" if saved.number in hashes else "is not in the journal"
     raise SessionFileError(
         f"version {saved.number} of {application!r} in {path} {what}",
-        hint=f"nothing of the file was executed; give the topology of your notebook: session.attach({application!r}, builder)",
+        hint=f"nothing of the file was executed or loaded; give the topology of your notebook: session.attach({application!r}, builder)",
         path=path,
         application=application,
     )

@@ -151,9 +151,7 @@ class Application(ApplicationView):
         # 2. Stop.
         self.stop()
         # 3. Write the version.
-        saved = self._history.saved(self.versions[-1].number) if self.versions else None
-        program = Program("", ("its text",)) if saved is None else saved.topology_program
-        config = config_without(self, position)
+        program, config = self._present_program(), config_without(self, position)
         self._deployment.version = self._history.keep(program, self.topology, config)
         self.config = self._deployment.config = config
         dead_letters = self.config["errors.dead.letter.queue.topic.name"]
@@ -439,8 +437,7 @@ class Application(ApplicationView):
     def _version_changed_code(self) -> None:
         """Write a version if a start, other than a resume, sends changed functions with the notebook's present values.
 
-        An attach or a rollback would otherwise restore the earlier ones. A detached process has only the text of the functions, so
-        it gets the changed ones as a new version or not at all.
+        An attach, a rollback or a detached process would otherwise load the earlier ones.
         """
         driver = self._driver_process
         if self.status == "paused" or (driver is not None and driver.mailbox.driven is not None):
@@ -449,10 +446,14 @@ class Application(ApplicationView):
         if code == self.running_code:
             return
         program = self._program_of_definition(code)
-        if program is not None:
-            self._deployment.version = self._history.keep(program, self.topology, self.config)
-        if program is not None or driver is None:
-            self.running_code = code
+        if program is None:
+            program = replace(self._present_program(), missing=("functions or values that have changed since",))
+        self._deployment.version = self._history.keep(program, self.topology, self.config)
+        self.running_code = code
+
+    def _present_program(self) -> Program:
+        saved = self._history.saved(self.versions[-1].number) if self.versions else None
+        return Program("", ("its text",)) if saved is None else saved.topology_program
 
     def _program_of_definition(self, code: Any) -> Program | None:
         """Return the program of the definition, if that is the code about to run, and complete; else None."""

@@ -89,7 +89,7 @@ def find_application(client: ClusterClient, name: str, config: Mapping[str, Any]
     """
     state = journal_lookup.journal_of(client, name)
     number = state.desired.version if state.desired is not None else 1
-    history = VersionHistory(client.files, name)
+    history = journal_lookup.history_of(client, name)
     saved = _journaled_text(state, name, number) if trust else None
     given = client.application_config(name, config)
     if saved is None:
@@ -100,7 +100,7 @@ def find_application(client: ClusterClient, name: str, config: Mapping[str, Any]
         history.continue_or_begin(given)
     _refuse_lacking(client, saved, name, config)
     checked = client.application_config(name, {**saved.settings, **config})
-    topology = make_topology(saved, name, checked)
+    topology = make_topology(client.files, saved, name, checked)
     version = history.keep(saved.topology_program, topology, checked) if config or trust else None
     return FoundApplication(topology, checked, history, _status(state), state.has_claims, version)
 
@@ -116,7 +116,7 @@ def _with_topology(client: ClusterClient, name: str, topology: Any, config: Mapp
     )
     refuse_misfit(client, name, built, checked, earlier, schemas)
     refuse_schemas(schemas, name, "\n".join(map(str, schemas)))
-    history = VersionHistory(client.files, name)
+    history = journal_lookup.history_of(client, name)
     history.continue_or_begin(checked)
     version = history.keep(program_of(topology, built, client.variables), built, checked)
     return FoundApplication(built, checked, history, _status(state), state.has_claims, version)
@@ -138,7 +138,7 @@ def _earlier_settings(client: ClusterClient, state: JournalState, name: str, con
     """Return the settings of the version in force, if the journal confirms them; else only its source serdes."""
     if state.desired is None:
         return {}
-    history, number = VersionHistory(client.files, name), state.desired.version
+    history, number = journal_lookup.history_of(client, name), state.desired.version
     try:
         history.load(client.application_config(name, config))
         history.present(number)

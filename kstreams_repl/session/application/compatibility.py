@@ -19,7 +19,7 @@ from kstreams_repl.session.application import journal_lookup
 from kstreams_repl.session.application.contracts import compare_schemas, refuse_schemas
 from kstreams_repl.session.application.read_only import ReadOnlyApplication
 from kstreams_repl.session.application.topology_resolution import topology_of
-from kstreams_repl.session.application.versions import Version, VersionHistory, make_topology
+from kstreams_repl.session.application.versions import Version, make_topology
 from kstreams_repl.session.cluster_client import ClusterClient
 from kstreams_repl.session.topics.source_serdes import built_with_serdes
 from kstreams_repl.topology.diff import diff
@@ -149,13 +149,13 @@ def earlier_run(client: ClusterClient, name: str, config: StreamsConfig) -> Earl
     state = journal_lookup.journal_of(client, name)
     if state.desired is None:
         return EarlierRun()
-    history = VersionHistory(client.files, name)
+    history = journal_lookup.history_of(client, name)
     try:
         history.load(config)
         history.present(state.desired.version)
         saved = journal_lookup.confirmed(client, state, history, name, state.desired.version)
         settings = None if saved.unsaved else client.application_config(name, saved.settings)
-        return EarlierRun(make_topology(saved, name, config), history.versions, settings, saved.settings.get(SETTING, ""))
+        return EarlierRun(make_topology(client.files, saved, name, config), history.versions, settings, saved.settings.get(SETTING, ""))
     except SessionFileError as error:
         client.report(f"{name} was deployed before, and is not compared with its earlier version: {error.message}")
         return EarlierRun(serdes=journal_lookup.serdes_in_journal(state))

@@ -16,6 +16,7 @@ from kstreams_repl.config import StreamsConfig
 from kstreams_repl.display.table import Table
 from kstreams_repl.errors import DeployError, KStreamsError, TopologyError, did_you_mean
 from kstreams_repl.extras import require
+from kstreams_repl.session.application import journal_lookup
 from kstreams_repl.session.application.application import Application
 from kstreams_repl.session.application.compatibility import checked_topology
 from kstreams_repl.session.application.contracts import begin_versions
@@ -24,7 +25,6 @@ from kstreams_repl.session.application.copartitioning import CopartitionCheck
 from kstreams_repl.session.application.deploy_preview import check, preview_table
 from kstreams_repl.session.application.driver_selection import (
     refuse_another_driver,
-    refuse_incomplete,
     refuse_unsaved,
     refuse_what_ends_with_us,
 )
@@ -32,7 +32,6 @@ from kstreams_repl.session.application.registry import ApplicationRegistry
 from kstreams_repl.session.application.savepoint_start import SavepointStart
 from kstreams_repl.session.application.savepoints import find_savepoint
 from kstreams_repl.session.application.start_offsets import is_time, starting_offsets
-from kstreams_repl.session.application.versions import VersionHistory
 from kstreams_repl.session.cleanup import cleanup_of
 from kstreams_repl.session.cluster_client import DEFAULT_PARTITIONS, ClusterClient
 from kstreams_repl.session.source.source_slice import program_of
@@ -85,9 +84,7 @@ def deploy(
     offsets = starting_offsets(client.admin, name, built, config, start) if is_time(start) else {}
     # 5. The version.
     program = program_of(topology, built, client.variables)
-    if detached:
-        refuse_incomplete(name, program)
-    history = VersionHistory(client.files, name)
+    history = journal_lookup.history_of(client, name)
     history.continue_or_begin(config)
     if known is not None:
         known.stop()

@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from kstreams_repl.config import SNAPSHOT_DIR, StreamsConfig
-from kstreams_repl.errors import DeployError, DetachedApplicationError, KStreamsError, SessionFileError
+from kstreams_repl.errors import DeployError, DetachedApplicationError, KStreamsError
 from kstreams_repl.instance.state.state_directory import state_root
 from kstreams_repl.session.application.detached.mailbox import Mailbox
 from kstreams_repl.session.cluster_client import ClusterClient
 from kstreams_repl.session.left_applications import driving_process
 from kstreams_repl.session.session_file import SavedVersion
-from kstreams_repl.session.source.source_slice import Program
 
 
 def refuse_what_ends_with_us(client: ClusterClient) -> None:
@@ -38,21 +37,6 @@ def refuse_what_ends_with_us(client: ClusterClient) -> None:
         raise DetachedApplicationError(
             f"a detached application runs on local Spark, not on {master}",
             hint="omit detached=True, and keep a process running: app.export(folder), then python app.py there",
-        )
-
-
-def refuse_incomplete(name: str, program: Program) -> None:
-    """Raise if the source text is incomplete: another process has nothing but the text.
-
-    Raises:
-        SessionFileError: it is not complete.
-    """
-    if program.missing:
-        raise SessionFileError(
-            f"{name} cannot run in another process: its source text does not define {', '.join(program.missing)}",
-            hint="define them in a cell or in a module, not inside a function; or omit detached=True",
-            application=name,
-            missing=list(program.missing),
         )
 
 

@@ -69,13 +69,22 @@ def serdes_in_journal(state: JournalState) -> str:
         return ""
 
 
+def history_of(client: ClusterClient, name: str) -> VersionHistory:
+    """Return an empty history of an application, whose versions of earlier kernels the journal must confirm."""
+    return VersionHistory(client.files, name, lambda: _hashes(journal_of(client, name)))
+
+
+def _hashes(state: JournalState) -> dict[int, str]:
+    return {version: record.source_hash for version, record in state.versions.items()}
+
+
 def confirmed(client: ClusterClient, state: JournalState, history: VersionHistory, name: str, number: int) -> SavedVersion:
     """Return the version in force, if the journal confirms it and every earlier one that is kept.
 
     Versions from before a cleanup are dropped from the history: the cleanup deleted the journal that could confirm them.
     """
     path = str(client.files.path(name))
-    hashes = {version: record.source_hash for version, record in state.versions.items()}
+    hashes = _hashes(state)
     saved = history.saved(number)
     if saved is None:
         raise SessionFileError(

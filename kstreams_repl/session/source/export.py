@@ -133,7 +133,7 @@ def export(
     place = Path(folder).expanduser()
     place.mkdir(parents=True, exist_ok=True)
     config = version.settings
-    body = version.text.partition("\n")[2]
+    body = version.topology_program.text
     future, _, rest = body.partition("\n")
     if not future.startswith("from __future__"):
         future, rest = "", body

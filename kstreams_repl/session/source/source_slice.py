@@ -55,6 +55,8 @@ class Program:
 
     text: str
     missing: tuple[str, ...] = ()
+    lines: Mapping[str, Mapping[int, str]] = field(default_factory=dict, compare=False, repr=False)
+    """By file and first line: its statements where the user wrote them."""
 
     @property
     def hash(self) -> str:

@@ -1,4 +1,5 @@
-"""Ship an application's plan with the user's functions to the workers, by cloudpickle inside Spark's own closure only.
+"""Ship an application's plan with the user's functions to the workers, by cloudpickle inside Spark's own closure only; pickle its
+topology in the same way for the session directory, from which a later kernel of the same user loads it (`session.session_file`).
 
 The user's modules that a worker may not have, or may have in an older version (a notebook, a file next to it), are pickled by value,
 whether one of their functions is part of the topology or is called by one; installed packages and this one are pickled by reference. A
@@ -25,11 +26,14 @@ from kstreams_repl.errors import DeployError
 from kstreams_repl.instance.application_plan import ApplicationPlan
 from kstreams_repl.spark.planning.pickle_diagnosis import culprit, read_globals
 from kstreams_repl.topology.fingerprint import content_of, is_installed
+from kstreams_repl.topology.topology import Topology
 
 _OWN = ("kstreams_repl", "kernel_ext")
 _DEPTH = 8
 _MOST_ITEMS = 10_000
 _registering = threading.Lock()
+Lines = Mapping[str, Mapping[int, str]]
+"""By file and number of the first line: the text of some statements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +52,41 @@ def pack(plan: ApplicationPlan) -> Shipment:
         DeployError: a function of the topology holds an unpicklable object (an open file, a lock, a session). Fields: ``node``,
             ``variable``, where they are known.
     """
-    given, called = _user_modules(plan)
+    content = _packed(plan, _parts(plan), dict(plan.config))
+    return Shipment(content, hashlib.sha256(content).hexdigest(), tuple(sys.path))
+
+
+def pack_topology(topology: Topology, lines: Lines) -> bytes:
+    """Pickle a topology as `pack` does a plan; without settings, so without passwords.
+
+    Args:
+        lines: the text of its functions, which the reader shows.
+
+    Raises:
+        DeployError: as `pack`.
+    """
+    return _packed((topology, lines), [*topology.nodes.values(), *topology.stores.values()])
+
+
+def unpack_topology(content: bytes) -> tuple[Topology, Lines]:
+    """Return a topology and the text of its functions. The caller has checked that this user wrote the bytes."""
+    import pickle
+
+    topology, lines = pickle.loads(content)
+    return topology, lines
+
+
+def _packed(item: Any, parts: list[Any], settings: Any = None) -> bytes:
+    given, called = _user_modules(parts, settings)
     try:
-        content = _pickled(plan, {**called, **given})
+        return _pickled(item, {**called, **given})
     except Exception as cause:
         try:
             if not called:
                 raise
-            content = _pickled(plan, given)  # a module that is only called contains unpicklable objects: workers import it
+            return _pickled(item, given)  # a module that is only called contains unpicklable objects: workers import it
         except Exception:
-            raise _cannot_be_sent(plan, given, cause) from cause
-    return Shipment(content, hashlib.sha256(content).hexdigest(), tuple(sys.path))
+            raise _cannot_be_sent(parts, given, cause) from cause
 
 
 def _pickled(item: Any, modules: Mapping[str, ModuleType]) -> bytes:
@@ -69,7 +97,7 @@ def _pickled(item: Any, modules: Mapping[str, ModuleType]) -> bytes:
     return content
 
 
-def _cannot_be_sent(plan: ApplicationPlan, modules: Mapping[str, ModuleType], cause: BaseException) -> DeployError:
+def _cannot_be_sent(parts: list[Any], modules: Mapping[str, ModuleType], cause: BaseException) -> DeployError:
     """Return the error that names the node and the variable, as far as they are found."""
 
     def sends(item: Any) -> bool:
@@ -80,7 +108,7 @@ def _cannot_be_sent(plan: ApplicationPlan, modules: Mapping[str, ModuleType], ca
         return True
 
     why = f"{type(cause).__name__}: {cause}"
-    for part in _parts(plan):
+    for part in parts:
         if sends(part):
             continue
         found = None
@@ -173,7 +201,7 @@ def _parts(plan: ApplicationPlan) -> list[Any]:
     return [part for sub in (*parts.values(), *plan.global_subtopologies) for part in (*sub.nodes, *sub.stores)]
 
 
-def _user_modules(plan: ApplicationPlan) -> tuple[dict[str, ModuleType], dict[str, ModuleType]]:
+def _user_modules(parts: list[Any], settings: Any) -> tuple[dict[str, ModuleType], dict[str, ModuleType]]:
     """Return modules that are neither this package's nor installed: (of the topology's functions, of what these read and call)."""
     given: dict[str, ModuleType] = {}
     called: dict[str, ModuleType] = {}
@@ -227,9 +255,9 @@ def _user_modules(plan: ApplicationPlan) -> tuple[dict[str, ModuleType], dict[st
         with suppress(Exception):  # any object of a notebook may raise on access
             visit(item, depth, called)
 
-    for part in _parts(plan):
+    for part in parts:
         visit(part, 0, given)
-    visit(dict(plan.config), 0, given)
+    visit(settings, 0, given)
     return given, {name: module for name, module in called.items() if name not in given}
 
 

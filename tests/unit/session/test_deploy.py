@@ -80,7 +80,10 @@ def test_a_topology_that_would_read_rows_wrongly_is_refused_with_the_ways_out(
     assert dict(app.sql("totals").df()[["key", "value"]].itertuples(index=False, name=None)) == {"a": 2, "b": 2}
 
 
-def test_another_store_and_the_same_topology_go_on(session: SmallSession, cluster: SmallCluster) -> None:
+def test_another_store_and_the_same_topology_go_on(
+    session: SmallSession, cluster: SmallCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_lookup, "journal_of", lambda session, name: cluster.journal)
     run_once(session).stop()
     session.deploy(summing(store="others"), "app", config=CONFIG)._finish_start()
     session.applications["app"].stop()

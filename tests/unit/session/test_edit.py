@@ -119,7 +119,7 @@ def test_a_value_without_a_statement_is_written_down_so_that_it_can_be_read(note
     saved = notebook.space["app"]._history.saved(1)
     assert saved.missing == missing
     if not missing:
-        made = make_topology(saved, "app", notebook.space["app"].config)
+        made = make_topology(notebook.session.files, saved, "app", notebook.space["app"].config)
         assert repr(made.node("mapped").operator.mapper(1)) == repr(1 + step)
 
 
@@ -144,7 +144,7 @@ def test_a_statement_that_builds_and_deploys_is_no_part_of_the_program(notebook:
         saved = app._history.saved(number)
         assert saved.missing == ()
         assert not [word for word in ("deploy", "edit(", "connect", "hunter2") if word in saved.text], saved.text
-        made = make_topology(saved, "app", app.config)
+        made = make_topology(app.client.files, saved, "app", app.config)
         assert made.node("mapped").operator.mapper(1) == 1 + adds
     assert made.node("kept").operator.predicate(1, 1) is False
 

@@ -153,13 +153,14 @@ def test_a_changed_text_is_not_confirmed(tmp_path: Path, field: str) -> None:
         confirm(changed, {1: ran.program.hash}, "app", "path")
 
 
-def test_a_text_that_is_incomplete_raises_or_makes_something_else_is_told() -> None:
+def test_a_text_that_is_incomplete_raises_or_makes_something_else_is_told(tmp_path: Path) -> None:
+    files = SessionFiles(tmp_path)
     with pytest.raises(SessionFileError, match="does not define limits"):
-        make_topology(SavedVersion(1, 0, TEXT, "", ("limits",)), "app", None)
+        make_topology(files, SavedVersion(1, 0, TEXT, "", ("limits",)), "app", None)
     with pytest.raises(SessionFileError, match="ZeroDivisionError"):
-        make_topology(SavedVersion(1, 0, "1 / 0", ""), "app", None)
+        make_topology(files, SavedVersion(1, 0, "1 / 0", ""), "app", None)
     with pytest.raises(SessionFileError, match="another topology"):
-        make_topology(SavedVersion(1, 0, TEXT, "something else"), "app", None)
+        make_topology(files, SavedVersion(1, 0, TEXT, "something else"), "app", None)
 
 
 def test_a_file_that_cannot_be_written_is_told_and_the_one_of_before_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,11 +168,12 @@ def test_a_file_that_cannot_be_written_is_told_and_the_one_of_before_stays(tmp_p
     files = SessionFiles(tmp_path)
     before = files.write("app", []).read_bytes()
 
-    def full(content: object, file: Any) -> None:
-        file.write("{")
+    def full(file: int, mode: str) -> None:
+        os.write(file, b"{")
+        os.close(file)
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("kstreams_repl.session.session_file.json.dump", full)
+    monkeypatch.setattr("kstreams_repl.session.session_file.os.fdopen", full)
     with pytest.raises(SessionFileError, match="cannot be written: No space left on device") as told:
         files.write("app", [])
     assert told.value.hint and told.value.path == str(files.path("app"))

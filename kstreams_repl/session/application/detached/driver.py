@@ -143,7 +143,7 @@ class Driver:
                 application=name,
             )
         with self._modules.up_to_date():  # a helper module next to the notebook may have changed
-            topology = make_topology(saved, name, self._config)
+            topology = make_topology(files, saved, name, self._config)
         text = VersionText(saved.number, saved.text, saved.description)
         self._deployment.replace(topology, version=text, emptied=tuple(wanted.emptied))
         self._version = saved.number
