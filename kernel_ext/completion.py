@@ -26,12 +26,22 @@ from kstreams_repl.session.application.savepoints import all_savepoints
 from kstreams_repl.session.views.sql_catalog import all_stores
 
 PATIENCE_SECONDS = 0.15
+COLUMNS_SECONDS = 1.0
+"""For columns: records are read to find them, and only the first completion waits."""
 FRESH_SECONDS = 5.0
 
 _SQL_CELL = re.compile(r"^\s*%%topo_sql\b")
 _SQL_LINE = re.compile(r"^\s*%topo_sql\b")
 _LINE = re.compile(r"^\s*%%?(topo\w*)\s")
-_TABLES_IN = re.compile(r'\b(?:from|join)\s+("(?:[^"]|"")+"|[\w.]+)', re.IGNORECASE)
+_NAME = r'(?:"(?:[^"]|"")+"|\w+)'
+_TABLES_IN = re.compile(
+    rf"\b(?:from|join)\s+({_NAME}(?:\.{_NAME})*)"
+    rf"(?:\s+(?:as\s+)?(?!(?:where|join|on|using|group|order|limit|left|right|inner|full|cross|asof|union|as)\b)({_NAME}))?",
+    re.IGNORECASE,
+)
+"""Tables of a query and their aliases."""
+_QUALIFIED = re.compile(rf"({_NAME})\.\w*$")
+_TABLE_PLACE = re.compile(rf'\b(?:from|join)\s+(?:{_NAME}\.)*["\w.\-]*$', re.IGNORECASE)
 _SOURCES = ("stream", "table", "global_table")
 _SINKS = ("to", "through")
 _APPLICATIONS = {"attach": 0, "deploy": 1, "cleanup": 0, "logs": 0, "plan": 1}
@@ -62,9 +72,9 @@ class NameMatcher:
         self._until = time.monotonic() + PATIENCE_SECONDS
         first = text.lstrip().split("\n", 1)[0]
         if _SQL_CELL.match(first):
-            names = self._sql_names(text)
+            names = self._sql_names(text, before)
         elif _SQL_LINE.match(before):
-            names = self._sql_names(context.line_with_cursor)
+            names = self._sql_names(context.line_with_cursor, before)
         elif found := _LINE.match(before):
             names = self._magic_names(found.group(1), before)
         else:
@@ -101,7 +111,7 @@ class NameMatcher:
             return []
         method = argument.method
         if method == "sql" and isinstance(owner, Session | Application):
-            names = self._sql_names(_whole_string(argument, text))
+            names = self._sql_names(_whole_string(argument, text), argument.text)
             return [name.replace('"', '\\"') for name in names] if argument.quote == '"' else names
         if isinstance(owner, Application):
             nodes = list(owner.topology.nodes)
@@ -141,11 +151,19 @@ class NameMatcher:
             return [*self._workspace.names(), *self._nodes(), "--dry-run", "--reset-state"]
         return self._workspace.names()
 
-    def _sql_names(self, text: str) -> list[str]:
-        names = [_quoted(name) for name in dict.fromkeys([*self._stores(), *self._topics()])]
-        for found in _TABLES_IN.findall(text)[:5]:
-            names += self._columns(found)
-        return list(dict.fromkeys(names))
+    def _sql_names(self, text: str, before: str) -> list[str]:
+        """Return the names that fit before the cursor: tables after FROM and JOIN, a table's columns after its name or alias and a dot,
+        else columns of the query's tables, then tables."""
+        tables = [_quoted(name) for name in dict.fromkeys([*self._stores(), *self._topics()])]
+        if _TABLE_PLACE.search(before):
+            return tables
+        used = _TABLES_IN.findall(text)[:5]
+        if qualified := _QUALIFIED.search(before):
+            of = {name.lower(): table for table, alias in used for name in (table, alias) if name}
+            table = of.get(qualified[1].lower()) or (qualified[1] if qualified[1] in tables else "")
+            return [f"{qualified[1]}.{column}" for column in self._columns(table)] if table else []
+        columns = [column for table, _ in used for column in self._columns(table)]
+        return list(dict.fromkeys([*columns, *tables]))
 
     def _topics(self) -> list[str]:
         return self._cached("topics", lambda session: list(session.admin.topics()))
@@ -155,7 +173,7 @@ class NameMatcher:
             result = session.sql(f"SELECT * FROM {table} LIMIT 0", topic_limit=200, store_limit=200)
             return [_quoted(column) for column in result.columns]
 
-        return self._cached(f"columns of {table}", read)
+        return self._cached(f"columns of {table}", read, patience=COLUMNS_SECONDS)
 
     def _stores(self) -> list[str]:
         session = self._workspace.current
@@ -165,7 +183,7 @@ class NameMatcher:
         session = self._workspace.current
         return [] if session is None else [name for app in session.applications.values() for name in app.topology.nodes]
 
-    def _cached(self, what: str, read: Callable[[Session], list[str]]) -> list[str]:
+    def _cached(self, what: str, read: Callable[[Session], list[str]], *, patience: float = 0.0) -> list[str]:
         session = self._workspace.current
         if session is None or not session.started:
             return []
@@ -173,7 +191,7 @@ class NameMatcher:
         if time.monotonic() - cached_at < FRESH_SECONDS:
             return names
         done = self._busy.get(what) or self._start_read(what, session, names, read)
-        done.wait(max(0.0, self._until - time.monotonic()))
+        done.wait(max(0.0, self._until - time.monotonic(), 0.0 if names else patience))
         found: list[Any] = self._cache.get(what, (0.0, names))[1]
         return found
 

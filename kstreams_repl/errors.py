@@ -245,6 +245,12 @@ class UnknownTopicError(KStreamsError):
     """A topic that the topology or a query reads does not exist on the broker. Fields: ``topic``."""
 
 
+class TopicInUseError(KStreamsError):
+    """A topic cannot be deleted: an application reads, writes or owns it, or a group has offsets of it. Nothing was deleted. Fields:
+    ``topic``, ``applications``.
+    """
+
+
 class ProducerFencedError(KStreamsError):
     """A newer producer took over this instance's transactional id. The old instance stops; no data are lost, and no action is needed."""
 

@@ -177,3 +177,18 @@ class RecordBatch:
 
     def __len__(self) -> int:
         return len(self.offsets)
+
+
+def header_text(value: bytes | str | None) -> str | None:
+    r"""Return a header's value as text: UTF-8, else each byte as ``\xFF``, which SQL reads as a BLOB. Text stays as it is.
+
+    Example:
+        >>> header_text(b"TypeError"), header_text(b"\xff\x00")
+        ('TypeError', '\\xFF\\x00')
+    """
+    if value is None or isinstance(value, str):
+        return value
+    try:
+        return bytes(value).decode("utf-8")
+    except UnicodeDecodeError:
+        return "".join(f"\\x{byte:02X}" for byte in value)

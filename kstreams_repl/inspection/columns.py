@@ -9,7 +9,10 @@ from __future__ import annotations
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import accumulate
+from types import NoneType
 from typing import Any
 from uuid import UUID
 
@@ -186,14 +189,34 @@ def _windowed(values: Iterable[Windowed | None], unreadable: int) -> Decoded:
 
 
 def as_array(values: Sequence[Any]) -> pa.Array:
-    """Convert Python values to Arrow, nested ones to structs; values without a common type are shown as text."""
+    """Convert Python values to Arrow, nested ones to structs; values without a common type are shown as text, of dicts and lists only those
+    fields and elements that have none."""
     try:
         found = pa.array([_without_uuids(value) for value in values])
         if pa.types.is_binary(found.type) and any(isinstance(value, str) for value in values):
             raise TypeError("expected bytes, got text")
         return found
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError, ValueError):
-        return as_texts(values)
+        return _apart(values)
+
+
+def _apart(values: Sequence[Any]) -> pa.Array:
+    """Convert values that have no common type: dicts field by field, lists element by element, large integers as decimals."""
+    kinds = {type(value) for value in values} - {NoneType}
+    missing = pa.array([value is None for value in values], pa.bool_())
+    if kinds == {int}:
+        for kind in (pa.uint64(), pa.decimal128(38, 0)):
+            with suppress(pa.ArrowException, OverflowError):
+                return pa.array(values, kind)
+    if kinds == {dict} and all(isinstance(name, str) for value in values for name in value or ()):
+        names = list(dict.fromkeys(name for value in values for name in value or ()))
+        columns = [as_array([None if value is None else value.get(name) for value in values]) for name in names]
+        return pa.StructArray.from_arrays(columns, names, mask=missing) if names else as_texts(values)
+    if kinds == {list}:
+        ends = accumulate((len(value or ()) for value in values), initial=0)
+        elements = as_array([item for value in values for item in value or ()])
+        return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), elements, mask=missing)
+    return as_texts(values)
 
 
 def _without_uuids(value: Any) -> Any:
@@ -226,6 +249,14 @@ def milliseconds(values: Sequence[int | None] | pa.Array) -> pa.Array:
     if pa.compute.any(beyond).as_py():
         times = pa.compute.if_else(beyond, pa.scalar(None, pa.int64()), times)
     return times.cast(pa.timestamp("ms")).cast(pa.timestamp("us"))
+
+
+def calendar_note(beyond: int) -> tuple[str, ...]:
+    """Return a note on timestamps that became NULL; empty if there are none."""
+    if not beyond:
+        return ()
+    times = counted(beyond, "timestamp")
+    return (f"{times} {'is' if beyond == 1 else 'are'} outside of the years 1 to 9999 and NULL; session.read has the number",)
 
 
 def longs(parts: Sequence[bytes]) -> pa.Array:

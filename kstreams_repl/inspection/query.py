@@ -352,13 +352,13 @@ def selection(columns: Sequence[str], json: Mapping[str, JsonColumn], *, with_va
             selected.append(quoted)
             continue
         if column != "value" or not typed.fields:
-            selected.append(f"{typed.expression} AS {quoted}")
+            selected.append(f"{typed.whole or typed.expression} AS {quoted}")
             continue
         shown = [f"struct_extract({typed.expression}, {_text(field)}) AS {quote_identifier(field)}"
                  for field in typed.fields if field and field.lower() not in taken and "\0" not in field]  # fmt: skip
         selected += shown
         if with_value or not shown:
-            selected.append(f"{typed.expression} AS {quoted}")
+            selected.append(f"{typed.whole or typed.expression} AS {quoted}")
     return selected
 
 

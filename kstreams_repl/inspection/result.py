@@ -91,7 +91,7 @@ class SqlResult:
 
     def df(self) -> Any:
         """Return all rows as a pandas DataFrame. Integers that a float cannot represent are Python integers in columns with NULLs or with
-        integers over 64 bits.
+        integers over 64 bits; decimals that a float cannot represent are `decimal.Decimal`.
 
         Raises:
             KStreamsError: pandas is not installed.
@@ -120,7 +120,7 @@ class SqlResult:
         with extras():
             import polars
         self._warn()
-        return polars.from_arrow(self._run(lambda: self._relation.to_arrow_table()))
+        return polars.from_arrow(self._run(self._table))
 
     def arrow(self) -> pa.Table:
         """Return all rows as an Arrow table.
@@ -131,7 +131,7 @@ class SqlResult:
             5
         """
         self._warn()
-        return self._run(lambda: self._relation.to_arrow_table())
+        return self._run(self._table)
 
     def limited(self, rows: int, timeout: float) -> pa.Table:
         """Return the first rows as an Arrow table, within a time: for callers that are not trusted with all of them.
@@ -293,6 +293,17 @@ class SqlResult:
             self._rows = int(self._relation.count("*").fetchall()[0][0])
         return self._rows
 
+    def _table(self) -> pa.Table:
+        """Return an Arrow table whose column names differ: a second ``n`` is ``n_1``, as in a dataframe of DuckDB's."""
+        rows = self._relation.to_arrow_table()
+        names: list[str] = []
+        for name in rows.column_names:
+            taken, number = {known.lower() for known in names}, 0
+            while (f"{name}_{number}" if number else name).lower() in taken:
+                number += 1
+            names.append(f"{name}_{number}" if number else name)
+        return rows.rename_columns(names)
+
     def _frame(self) -> Any:
         with extras():
             import pandas  # noqa: F401 - DuckDB needs it, and would raise its own error
@@ -301,20 +312,28 @@ class SqlResult:
         return self._exact(frame, rounded) if rounded else frame
 
     def _rounded(self, frame: Any) -> list[int]:
-        """Return the integer columns that pandas converted to floats although floats cannot represent their values."""
-        kinds = [str(kind) for kind in self._relation.types]
-        floats = (index for index, kind in enumerate(frame.dtypes) if str(kind) == "float64" and kinds[index].endswith("INT"))
-        return [index for index in floats if (frame.iloc[:, index].abs() >= EXACT).any()]
+        """Return the columns of integers and decimals that pandas converted to floats although floats cannot represent their values."""
+        units = [_unit(str(kind)) for kind in self._relation.types]
+        floats = ((index, units[index]) for index, kind in enumerate(frame.dtypes) if str(kind) == "float64")
+        return [index for index, unit in floats if unit is not None and (frame.iloc[:, index].abs() >= EXACT * unit).any()]
 
     def _exact(self, frame: Any, columns: Sequence[int]) -> Any:
-        """Return the frame from a new run of the query, with Python integers in these columns."""
+        """Return the frame from a new run of the query, with Python integers and decimals in these columns."""
         rows = self._relation.to_arrow_table()
         again = self._database.from_arrow(rows).df()
         again.columns = frame.columns
         for index in columns:
-            whole = [None if value is None else int(value) for value in rows.column(index).to_pylist()]
+            whole: list[Any] = rows.column(index).to_pylist()
+            if _unit(str(self._relation.types[index])) == 1:
+                whole = [None if value is None else int(value) for value in whole]
             again.isetitem(index, type(again.iloc[:, index])(whole, dtype=object))
         return again
+
+
+def _unit(kind: str) -> float | None:
+    """Return the smallest difference of values of an integer or DECIMAL type; None for others."""
+    scale = re.fullmatch(r"DECIMAL\(\d+,\s*(\d+)\)", kind)
+    return 10.0 ** -int(scale[1]) if scale else 1.0 if kind.endswith("INT") else None
 
 
 def explain(error: duckdb.Error, empty: Sequence[str], columns: Iterable[str] = ()) -> SqlError:
@@ -326,6 +345,8 @@ def explain(error: duckdb.Error, empty: Sequence[str], columns: Iterable[str] = 
     missing = missing_column(error)
     if isinstance(error, duckdb.OutOfMemoryException):
         hint = "read less of the topics: topic_limit=N reads the last N, start= and end= a time range; or use session.spark_frame(topic)"
+    elif isinstance(error, duckdb.PermissionException):
+        hint = "SQL reads topics, stores and dataframes, no files: read the file with pandas or polars and name the dataframe in the query"
     elif empty:
         hint = f"{', '.join(empty)}: no records yet, so the fields of the values are unknown"
     else:

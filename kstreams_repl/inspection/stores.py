@@ -17,7 +17,7 @@ import pyarrow.compute
 
 from kstreams_repl.display.wording import counted
 from kstreams_repl.errors import SerializationError
-from kstreams_repl.inspection.columns import TableData, decode, long_pairs, longs, milliseconds, unreadable_note
+from kstreams_repl.inspection.columns import TableData, calendar_note, decode, long_pairs, longs, milliseconds, unreadable_note
 from kstreams_repl.inspection.pushdown import UNBOUNDED, Bounds
 from kstreams_repl.operators.stream_async import WAITING
 from kstreams_repl.runtime.pending_rows import PendingRow
@@ -254,6 +254,7 @@ def _columns(
 ) -> _Layout:
     key, value = decode(key_serde, keys), decode(value_serde, values)
     notes = unreadable_note("key", key.unreadable, key_serde) + unreadable_note("value", value.unreadable, value_serde)
+    notes += calendar_note(sum(column.null_count for column in times.values()))
     json_columns = tuple(name for name, column in (("key", key), ("value", value)) if column.is_json)
     return {"key": key.values, **key.more, **bounds, "value": value.values, **times}, json_columns, notes
 

@@ -13,14 +13,14 @@ from itertools import chain
 import pyarrow as pa
 
 from kstreams_repl.display.wording import counted
-from kstreams_repl.inspection.columns import TableData, decode, milliseconds, recognised, unreadable_note
+from kstreams_repl.inspection.columns import TableData, calendar_note, decode, milliseconds, recognised, unreadable_note
 from kstreams_repl.inspection.pushdown import UNBOUNDED, Bounds
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.reading import OffsetRange, ranges_of, read_ranges
 from kstreams_repl.serdes import Serde
 from kstreams_repl.serdes.header_ids import Part
-from kstreams_repl.types import Headers, RecordBatch, TopicPartition
+from kstreams_repl.types import Headers, RecordBatch, TopicPartition, header_text
 
 FEW = 10_000
 PIECE = 100_000
@@ -31,7 +31,7 @@ SAMPLE = 1_000
 """Number of records from which the names of columns are known before a topic is read."""
 FIRST_REPORT_SECONDS = 2.0
 REPORT_SECONDS = 5.0
-HEADERS_TYPE = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))
+HEADERS_TYPE = pa.list_(pa.struct([("name", pa.string()), ("value", pa.string())]))
 
 Batches = list[tuple[TopicPartition, RecordBatch]]
 
@@ -89,7 +89,7 @@ class TopicScan:
         self._serdes: tuple[Serde, Serde] | None = None
         self._wanted = columns
         self._report = report
-        self._unreadable = [0, 0]
+        self._unreadable = [0, 0, 0]
 
     def pieces(self) -> Iterator[tuple[int, TableData]]:
         """Yield (partition, its next rows); at least one piece, which may be empty."""
@@ -144,8 +144,7 @@ class TopicScan:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        (bad_keys, bad_values), (key, value) = self._unreadable, self._given
-        return unreadable_note("key", bad_keys, key) + unreadable_note("value", bad_values, value)
+        return _notes(self._unreadable, *self._given)
 
     @property
     def bound(self) -> str:
@@ -241,8 +240,13 @@ def records_table(
     """Return columns of records that were read."""
     data, unreadable = _columns(batches, key_serde, value_serde, None)
     data.bound = bound
-    data.notes = unreadable_note("key", unreadable[0], key_serde) + unreadable_note("value", unreadable[1], value_serde)
+    data.notes = _notes(unreadable, key_serde, value_serde)
     return data
+
+
+def _notes(unreadable: Sequence[int], key: Serde | None, value: Serde | None) -> tuple[str, ...]:
+    keys, values, times = unreadable
+    return unreadable_note("key", keys, key) + unreadable_note("value", values, value) + calendar_note(times)
 
 
 def serdes_of(batches: Sequence[RecordBatch], key: Serde | None, value: Serde | None) -> tuple[Serde, Serde]:
@@ -259,8 +263,8 @@ def _columns(
     key_serde: Serde | None,
     value_serde: Serde | None,
     wanted: Collection[str] | None,
-) -> tuple[TableData, tuple[int, int]]:
-    """Return the requested columns (None: all), always with `partition`, and how many keys and values could not be read."""
+) -> tuple[TableData, tuple[int, int, int]]:
+    """Return the requested columns (None: all), always with `partition`, and how many keys, values and timestamps could not be read."""
     keys: list[bytes | None] = []
     values: list[bytes | None] = []
     partitions: list[int] = []
@@ -290,10 +294,14 @@ def _columns(
     if wanted is None or "timestamp" in wanted:
         columns["timestamp"] = milliseconds(timestamps)
     if wanted is None or "headers" in wanted:
-        columns["headers"] = pa.array(
-            [[] if one is None else [{"name": n, "value": v} for n, v in one] for one in headers], HEADERS_TYPE
-        )
-    return TableData(columns, tuple(json_columns)), (unreadable["key"], unreadable["value"])
+        columns["headers"] = headers_column(headers)
+    beyond = columns["timestamp"].null_count if "timestamp" in columns else 0
+    return TableData(columns, tuple(json_columns)), (unreadable["key"], unreadable["value"], beyond)
+
+
+def headers_column(headers: Iterable[Headers | None]) -> pa.Array:
+    """Return headers as a column; their values as text."""
+    return pa.array([[{"name": name, "value": header_text(value)} for name, value in own or ()] for own in headers], HEADERS_TYPE)
 
 
 def _size(ranges: Iterable[OffsetRange]) -> int:

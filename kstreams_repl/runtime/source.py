@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Number
 from typing import Any
 
 from kstreams_repl.errors import KStreamsError, SchemaRegistryError, SerializationError, StreamsProcessingError, is_interrupt
@@ -16,6 +17,8 @@ from kstreams_repl.runtime.user_error import user_line
 from kstreams_repl.serdes.header_ids import as_received, framing
 from kstreams_repl.topology.nodes import SourceNode
 from kstreams_repl.types import Headers
+
+_MOST = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,12 @@ class CompiledSource:
                 user_line=line,
             ) from cause
         try:
-            return int(extracted)
+            if isinstance(extracted, bool) or not issubclass(type(extracted), Number):
+                raise TypeError(f"expected a number, got a {type(extracted).__name__}")
+            milliseconds: int = int(extracted)
+            if not -_MOST <= milliseconds < _MOST:
+                raise OverflowError("a timestamp has 64 bits")
+            return milliseconds
         except (TypeError, ValueError, OverflowError) as cause:
             raise StreamsProcessingError(
                 f"the timestamp extractor of {self.name} returned {extracted!r} for the record at {queue.partition} offset {offset}",

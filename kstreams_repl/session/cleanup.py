@@ -11,7 +11,7 @@ from typing import Any
 
 from kstreams_repl.display.frames import Frames
 from kstreams_repl.display.table import Table
-from kstreams_repl.errors import KStreamsError, SessionFileError
+from kstreams_repl.errors import KStreamsError, SessionFileError, TopicInUseError, UnknownTopicError, did_you_mean
 from kstreams_repl.instance.state.state_directory import application_directory
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.internal_topics import journal_topic_name
@@ -22,6 +22,7 @@ from kstreams_repl.session.cluster_client import ClusterClient
 from kstreams_repl.session.session_file import SessionFiles
 from kstreams_repl.session.topics.internal_names import is_called_internal, journals
 from kstreams_repl.topology.names import changelog_topic, internal_topic, validate_name
+from kstreams_repl.types import TopicPartition
 
 
 class Cleanup(Frames):
@@ -113,6 +114,35 @@ def _used_topics(files: SessionFiles, name: str, app: ReadOnlyApplication | None
             for read, written in _DESCRIBED.findall(version.description):
                 found |= {written, *read.split(", ")}
     return found
+
+
+def delete_topic(client: ClusterClient, applications: Mapping[str, ReadOnlyApplication], topic: str) -> None:
+    """Delete a topic, as `Session.delete_topic`."""
+    admin = client.admin
+    known = admin.topics()
+    if topic not in known:
+        raise UnknownTopicError(
+            f"there is no topic {topic!r}", hint=did_you_mean(topic, list(known)) or "session.topics() lists them", topic=topic
+        )
+    groups = set(admin.groups())
+    partitions = [TopicPartition(topic, number) for number in range(known[topic])]
+
+    def uses(name: str) -> bool:
+        app = applications.get(name)
+        if app is not None and topic in _own_topics(app) | _used_topics(client.files, name, app):
+            return True
+        return topic == journal_topic_name(name) or name in groups and bool(admin.committed_offsets(name, partitions, stable=False))
+
+    users = tuple(name for name in sorted({*applications, *deployed_names(client), *groups}) if uses(name))
+    if users:
+        raise TopicInUseError(
+            f"topic {topic!r} is used by {', '.join(users)}",
+            hint=f"session.cleanup({users[0]!r}, dry_run=False) first; session.admin.delete_topics([{topic!r}]) deletes it anyway",
+            topic=topic,
+            applications=users,
+        )
+    admin.delete_topics([topic])
+    client.serdes.forget(topic)
 
 
 def cleanup_of(client: ClusterClient, applications: Mapping[str, ReadOnlyApplication], name: str) -> Cleanup:

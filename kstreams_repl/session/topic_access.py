@@ -13,6 +13,7 @@ from kstreams_repl.display.table import Table
 from kstreams_repl.errors import ConfigError, KStreamsError
 from kstreams_repl.inspection import SqlResult
 from kstreams_repl.session.application.registry import ApplicationRegistry
+from kstreams_repl.session.cleanup import delete_topic
 from kstreams_repl.session.cluster_client import DEFAULT_PARTITIONS, ClusterClient
 from kstreams_repl.session.progress_messages import progress_view
 from kstreams_repl.session.topics.produce import TopicProducer, parts_of
@@ -78,6 +79,22 @@ class TopicAccess:
             True
         """
         return self.client.create_topic(topic, partitions=partitions, configs=configs, exist_ok=exist_ok)
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic with its records, for example to produce corrected ones.
+
+        Args:
+            topic: name of the topic.
+
+        Raises:
+            UnknownTopicError: there is no such topic.
+            TopicInUseError: an application uses it, running or not, or a group has offsets of it.
+
+        Example:
+            >>> _ = session.create_topic('misspelt')
+            >>> session.delete_topic('misspelt')
+        """
+        delete_topic(self.client, self._applications, topic)
 
     def produce(
         self,

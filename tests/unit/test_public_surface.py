@@ -46,7 +46,8 @@ EXPECTED = [
 ]  # fmt: skip
 
 SESSION = [
-    "admin", "applications", "attach", "bootstrap_servers", "cleanup", "close", "closed", "create_topic", "deploy", "detached",
+    "admin", "applications", "attach", "bootstrap_servers", "cleanup", "close", "closed", "create_topic", "delete_topic", "deploy",
+    "detached",
     "files", "logs", "master", "peek", "plan", "produce", "produce_table", "read", "record", "reset", "run_batch", "sample", "savepoints",
     "schema", "serdes_of", "settings", "spark", "spark_frame", "sql", "start", "started", "topics", "variables",
 ]  # fmt: skip

@@ -23,7 +23,7 @@ from kstreams_repl.instance.control.json_safe import shown
 from kstreams_repl.instance.control.request_files import RequestFiles
 from kstreams_repl.kafka.journal_records import TapRequest
 from kstreams_repl.runtime.tap_points import sends_changes
-from kstreams_repl.types import TaskId
+from kstreams_repl.types import TaskId, header_text
 
 LEASE_SECONDS = 5.0
 """A tap that its client does not renew for this long expires."""
@@ -128,7 +128,8 @@ class _Tap:
     def keep(self, task: str, key: Any, value: Any, timestamp: int, headers: Any) -> None:
         """Keep one record as bounded JSON values."""
         self.room -= 1
-        self.kept.append([self.count, task, shown(key), shown(value), timestamp, shown(list(headers or ()))])
+        texts = [(name, header_text(data)) for name, data in headers or ()]
+        self.kept.append([self.count, task, shown(key), shown(value), timestamp, shown(texts)])
 
     def show(self) -> dict[str, Any]:
         """Return the tap's content, bounded in bytes: the oldest rows are dropped first."""

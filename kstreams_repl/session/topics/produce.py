@@ -53,9 +53,16 @@ def _rows(records: Any) -> Iterable[Any]:
     if isinstance(records, SqlResult):
         records = records.arrow()
     if hasattr(records, "itertuples") and hasattr(records, "columns"):
-        return _frame_rows(records)
+        return map(_plain, _frame_rows(records))
+    if hasattr(records, "collect") and hasattr(records, "collect_schema"):  # a LazyFrame of polars
+        records = records.collect()
+    if hasattr(records, "__arrow_c_stream__") and not hasattr(records, "to_pylist"):  # a frame of polars, a relation of DuckDB
+        import pyarrow as pa
+
+        records = pa.RecordBatchReader.from_stream(records)
+        return (_plain(row) for batch in records for row in batch.to_pylist())
     if hasattr(records, "to_pylist"):
-        return records.to_pylist()  # type: ignore[no-any-return]
+        return map(_plain, records.to_pylist())
     if isinstance(records, dict | str | bytes):
         return [records]
     try:
@@ -66,6 +73,36 @@ def _rows(records: Any) -> Iterable[Any]:
             hint="session.produce(topic, [value, …]), or a generator, a pandas DataFrame, an Arrow table",
         ) from error
     return rows
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of a dataframe as JSON has it: decimals as numbers with the same digits, times as ISO text.
+
+    Raises:
+        SerializationError: a decimal has more digits than a number of JSON keeps.
+    """
+    from datetime import date, time
+    from decimal import Decimal
+
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return list(map(_plain, value))
+    if type(value).__module__ == "numpy":
+        return _plain(value.tolist())
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if not isinstance(value, Decimal):
+        return value
+    if value.is_finite() and value == value.to_integral_value():
+        return int(value)
+    if value.is_finite() and Decimal(repr(float(value))) != value:
+        raise SerializationError(
+            f"the decimal {value} has more digits than a number of JSON keeps",
+            hint="write it as text or rounded: SELECT CAST(x AS VARCHAR) or CAST(x AS DOUBLE)",
+            serde="json",
+        )
+    return float(value)
 
 
 def _frame_rows(frame: Any) -> Iterator[dict[str, Any]]:
@@ -105,6 +142,8 @@ def milliseconds(moment: Any) -> int:
             moment = moment.astype("datetime64[ms]").item()
         if isinstance(moment, date) and not isinstance(moment, datetime):
             moment = datetime(moment.year, moment.month, moment.day)
+        if isinstance(moment, bool):
+            raise TypeError("a truth value is not a time")
         if isinstance(moment, datetime):
             return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
         return int(moment)

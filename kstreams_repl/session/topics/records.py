@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple, overload
 
 from kstreams_repl.display.frames import Frames
 from kstreams_repl.display.table import Table
 from kstreams_repl.extras import extras
-from kstreams_repl.types import Headers
+from kstreams_repl.types import Headers, header_text
 
 EXACT = 2**53
 """A float represents every integer up to this one."""
@@ -63,7 +63,7 @@ class Records(Frames, Sequence[ReadRecord]):
                 r.value,
                 time_text(r.timestamp),
                 *((r.partition, r.offset) if placed else ()),
-                *((r.headers,) if with_headers else ()),
+                *(([(name, header_text(value)) for name, value in r.headers],) if with_headers else ()),
             )
             for r in self._records
         ]
@@ -85,7 +85,7 @@ class Records(Frames, Sequence[ReadRecord]):
         for name in ("key", "value"):  # pandas converts integers to floats when a value is None, and large ones lose digits
             if str(frame[name].dtype) == "float64" and (frame[name].abs() >= EXACT).any():
                 frame[name] = pandas.Series([getattr(record, name) for record in self._records], dtype=object)
-        frame["timestamp"] = pandas.to_datetime(frame["timestamp"], unit="ms", errors="coerce")
+        frame["timestamp"] = frame["timestamp"].to_numpy("datetime64[ms]")  # pandas' nanoseconds end in 2262
         return frame
 
     def arrow(self) -> Any:
@@ -100,9 +100,8 @@ class Records(Frames, Sequence[ReadRecord]):
         import pyarrow as pa
 
         from kstreams_repl.inspection.columns import as_array, milliseconds
-        from kstreams_repl.inspection.topics import HEADERS_TYPE
+        from kstreams_repl.inspection.topics import headers_column
 
-        headers = [[{"name": name, "value": value} for name, value in record.headers] for record in self._records]
         return pa.table(
             {
                 "key": as_array([record.key for record in self._records]),
@@ -111,7 +110,7 @@ class Records(Frames, Sequence[ReadRecord]):
                 "topic": pa.array([record.topic for record in self._records], pa.string()),
                 "partition": pa.array([record.partition for record in self._records], pa.int32()),
                 "offset": pa.array([record.offset for record in self._records], pa.int64()),
-                "headers": pa.array(headers, HEADERS_TYPE),
+                "headers": headers_column(record.headers for record in self._records),
             }
         )
 
@@ -126,6 +125,6 @@ class Records(Frames, Sequence[ReadRecord]):
 def time_text(milliseconds: int) -> str:
     """Return a timestamp in UTC to the millisecond; the number itself if it exceeds the calendar."""
     try:
-        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-    except (ValueError, OverflowError, OSError):
+        return (datetime(1970, 1, 1) + timedelta(milliseconds=milliseconds)).isoformat(" ", "milliseconds")
+    except OverflowError:
         return str(milliseconds)

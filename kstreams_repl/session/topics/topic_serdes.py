@@ -35,6 +35,10 @@ class TopicSerdes:
         old_key, old_value = self._known.get(topic, (None, None))
         self._known[topic] = (_informative(key) or old_key, _informative(value) or old_value)
 
+    def forget(self, topic: str) -> None:
+        """Forget the serdes of a topic that was deleted."""
+        self._known.pop(topic, None)
+
     def learn(self, topology: TopologyGraph, application_id: str, config: StreamsConfig | None = None) -> None:
         """Remember the serdes of every topic that a topology reads or writes."""
         defaults = (None, None) if config is None else (config["default.key.serde"], config["default.value.serde"])

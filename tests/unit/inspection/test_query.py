@@ -54,7 +54,7 @@ def test_a_topic_has_key_fields_place_time_and_headers() -> None:
     assert result.columns == ["key", "carrier", "delay", "leg", "partition", "offset", "timestamp", "headers"]
     first = result.fetchall()[0]
     assert first[:4] == ("k0", "UA", -3, {"from": "EWR", "miles": 1400})
-    assert first[4:6] == (0, 0) and first[7] == [{"name": "h", "value": b"1"}]
+    assert first[4:6] == (0, 0) and first[7] == [{"name": "h", "value": "1"}]
 
 
 def test_the_whole_value_is_there_when_the_query_names_it() -> None:

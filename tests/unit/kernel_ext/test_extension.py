@@ -266,7 +266,7 @@ def test_a_query_in_one_line_of_a_cell_leaves_the_other_lines_to_python(shell: I
     shell.user_ns["session"] = SimpleNamespace()
     shell.user_ns["orders_frame"] = 1
     matcher: Any = Extension.of(shell)._matcher  # type: ignore[union-attr]
-    matcher._sql_names = lambda text: ["orders"]
+    matcher._sql_names = lambda text, before: ["orders"]
     assert "orders_frame" in completions(shell, "%topo_sql SELECT 1\nx = orde")
     assert completions(shell, "x = 1\n%topo_sql SELECT * FROM orde") == ["orders"]
     assert completions(shell, "%%topo_sql\nSELECT * FROM\norde") == ["orders"]

@@ -86,7 +86,7 @@ def test_a_production_handler_that_fails_is_not_the_processing_handlers() -> Non
         pipe(driver)
 
 
-@pytest.mark.parametrize("answer", [None, "soon", float("nan")])
+@pytest.mark.parametrize("answer", [None, "soon", float("nan"), True, "2024", 2**63, -(2**63) - 1, float("inf")])
 def test_an_extractor_that_returns_no_number_is_named(answer: Any) -> None:
     driver = driver_of(lambda builder: builder.stream("in", timestamp_extractor=lambda record, time: answer).to("out"))
     with pytest.raises(StreamsProcessingError, match="timestamp extractor of .* returned") as caught:

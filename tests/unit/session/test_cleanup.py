@@ -12,7 +12,7 @@ import pytest
 
 import kstreams_repl as ks
 from kernel_ext import side_panel
-from kstreams_repl.errors import BrokerUnavailableError, KStreamsError
+from kstreams_repl.errors import BrokerUnavailableError, KStreamsError, TopicInUseError, UnknownTopicError
 from kstreams_repl.instance.control.control_files import write_whole
 from kstreams_repl.instance.control.file_channel import LEASE
 from kstreams_repl.kafka.admin import NewTopicSpec
@@ -125,3 +125,32 @@ def test_what_another_kernel_runs_is_not_cleaned_up(session: SmallSession, tmp_p
         session.cleanup("orders", dry_run=False)
     write_whole(control / LEASE, {"generation": 1, "signal": "stopped", "pid": os.getpid()})
     assert session.cleanup("orders", dry_run=False).applied
+
+
+def test_a_topic_that_nobody_uses_is_deleted(session: SmallSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`session.delete_topic` was a bare AttributeError: a topic could not be corrected."""
+    cluster: Any = session.admin
+    offsets = {"orders-jvm": {"in"}}
+    monkeypatch.setattr(
+        cluster, "committed_offsets",
+        lambda group, partitions=None, stable=True: {at: 1 for at in partitions if at.topic in offsets.get(group, ())}, raising=False,
+    )  # fmt: skip
+    with pytest.raises(TopicInUseError, match="topic 'in' is used by orders-jvm") as refused:
+        session.delete_topic("in")
+    assert refused.value.applications == ("orders-jvm",) and "session.cleanup('orders-jvm'" in str(refused.value)
+    offsets.clear()
+    builder = ks.StreamsBuilder()
+    builder.stream("in", key_serde="string").to("out")
+    cluster.create_topics([NewTopicSpec("out", PARTITIONS)])
+    app: Any = session.deploy(builder, "copy")
+    app._finish_start()
+    app.stop()
+    for topic in ("in", "out", "copy-journal"):
+        if topic in cluster.topics():
+            with pytest.raises(TopicInUseError, match="copy"):
+                session.delete_topic(topic)
+    session.cleanup("copy", dry_run=False)
+    session.delete_topic("in")
+    assert "in" not in cluster.topics()
+    with pytest.raises(UnknownTopicError, match="no topic 'in'"):
+        session.delete_topic("in")

@@ -108,3 +108,23 @@ def test_records_that_were_read_and_results_of_queries_are_records() -> None:
     assert list(parts_of(read)) == [("k", "v", 5, [("h", b"x")])]
     result = run_sql("SELECT 'UA' AS carrier, 3 AS delay, 'EWR' AS origin", SimpleNamespace(expect=lambda tables: None))
     assert list(parts_of(result, key="carrier")) == [("UA", {"carrier": "UA", "delay": 3, "origin": "EWR"}, None, None)]
+
+
+def test_rows_of_any_dataframe_and_query_are_json() -> None:
+    """A sum of integers, a DATE or a DECIMAL of a query, and every frame of polars were refused."""
+    import polars
+
+    query = "SELECT sum(x)::HUGEINT AS s, DATE '2013-01-01' AS d, 1.50::DECIMAL(9, 2) AS p, [0.1::DECIMAL(3, 2)] AS l, TIME '05:15:00' AS t"
+    result = run_sql(f"{query} FROM (VALUES (1), (2)) AS v(x)", SimpleNamespace(expect=lambda tables: None, table=lambda *given: None))
+    row = {"s": 3, "d": "2013-01-01", "p": 1.5, "l": [0.1], "t": "05:15:00"}
+    frame = result.pl()
+    for records in (result, result.arrow(), frame, frame.lazy(), result.relation, polars.DataFrame(result.arrow())):
+        assert [value for _, value, _, _ in parts_of(records)] == [row], type(records)
+    assert list(parts_of(frame, key="d", timestamp="d"))[0][:3:2] == ("2013-01-01", 1_356_998_400_000)
+    assert serdes.json.serialize(next(parts_of(result.df()))[1]) is not None
+
+
+def test_a_decimal_that_json_does_not_keep_is_refused() -> None:
+    result = run_sql("SELECT 12345678901234567.89::DECIMAL(38, 2) AS p", SimpleNamespace(expect=lambda tables: None))
+    with pytest.raises(SerializationError, match=r"12345678901234567\.89 has more digits"):
+        list(parts_of(result))

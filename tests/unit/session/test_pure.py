@@ -278,7 +278,7 @@ def test_records_of_all_kinds_are_a_table_in_sql() -> None:
     with open_sandbox() as database:
         database.register("records", frame)
         rows = database.execute("SELECT key, value, headers FROM records").fetchall()
-    headers = [{"name": "h", "value": b"1"}, {"name": "none", "value": None}]
+    headers = [{"name": "h", "value": "1"}, {"name": "none", "value": None}]
     assert rows == [("a", "{'x': 1}", headers), ("b'b'", "\\ud800", []), (None, str(large), [])]
     assert as_frame(Records([]), "records").num_rows == 0
 
