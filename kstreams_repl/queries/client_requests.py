@@ -43,6 +43,7 @@ class RemoteResult:
         rows: each with its columns: key, value, and timestamp, window_start, window_end, valid_to where the store has them.
         position: how far into its inputs the state was.
         stale: whether a standby copy answered, `lag` records behind.
+        position_unknown: partitions whose position is not known: nothing was committed since their task was taken over.
     """
 
     rows: list[dict[str, Any]]
@@ -50,6 +51,7 @@ class RemoteResult:
     stale: bool = False
     lag: int = 0
     next: str | None = None
+    position_unknown: tuple[int, ...] = ()
 
     @property
     def value(self) -> Any:
@@ -137,6 +139,7 @@ class ClientRequests:
             bool(plain.get("stale")),
             int(plain.get("lag", 0)),
             plain.get("next"),
+            tuple(plain.get("position_unknown", ())),
         )
 
     def _read(self, kind: str, store: str, key: Any = None, **options: Any) -> Read:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.errors import InvalidStateStoreError, did_you_mean
+from kstreams_repl.errors import UnknownStateStoreError, did_you_mean
 from kstreams_repl.kafka.journal_state import JournalState
 from kstreams_repl.kafka.partitioning import partition_for_key, partitions_for_keys
 from kstreams_repl.queries.metadata import HostInfo, KeyQueryMetadata, StreamsMetadata
@@ -150,7 +150,7 @@ class Discovery:
         """Return the hosts that hold partitions of a store; every host, for a global store.
 
         Raises:
-            InvalidStateStoreError: the application has no such store.
+            UnknownStateStoreError: the application has no such store.
         """
         self.builder(store)
         everywhere = store in self.global_stores
@@ -166,7 +166,7 @@ class Discovery:
             partitioner: function (topic, key, value, partitions) by which the store's input is partitioned; None: Kafka's default.
 
         Raises:
-            InvalidStateStoreError: the application has no such store.
+            UnknownStateStoreError: the application has no such store.
         """
         builder = self.builder(store)
         if store in self.global_stores:
@@ -189,7 +189,7 @@ class Discovery:
         """Return the keys of a store grouped by their partitions, by Kafka's default partitioner.
 
         Raises:
-            InvalidStateStoreError: the application has no such store.
+            UnknownStateStoreError: the application has no such store.
         """
         builder, count = self.builder(store), self.partitions_of(store)
         if store in self.global_stores or count < 2:
@@ -220,11 +220,11 @@ class Discovery:
         """Return the description of a store.
 
         Raises:
-            InvalidStateStoreError: the application has no such store.
+            UnknownStateStoreError: the application has no such store.
         """
         found = self.stores.get(store)
         if found is None:
-            raise InvalidStateStoreError(
+            raise UnknownStateStoreError(
                 f"there is no store {store!r}",
                 hint=did_you_mean(store, self.stores) or f"the stores are {sorted(self.stores)}",
                 store=store,

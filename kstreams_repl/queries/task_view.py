@@ -202,6 +202,11 @@ class TaskView:
             )
         return self._with_headers[name] if headers else self._stores[name]
 
+    def approximate_count(self, builder: StoreBuilder) -> int:
+        """Return the number of a store's rows: keys, or windows, sessions and records of a join; of a versioned store its keys."""
+        self.store(builder)
+        return self._engines[builder.name].approximate_count()
+
     def get_many(self, builder: StoreBuilder, keys: Sequence[Any], *, headers: bool = False) -> list[Any]:
         """Return what `get` returns for each key, for stores that have it; with timestamps as plain (value, timestamp) pairs."""
         store = self.store(builder, headers=headers)

@@ -116,7 +116,7 @@ def from_wire(value: Any, depth: int = 0) -> Any:
             return {from_wire(key, depth + 1): from_wire(part, depth + 1) for key, part in content}
         if name == "$text" and isinstance(content, str):
             return content
-    except (TypeError, ValueError, binascii.Error) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise CallError(f"{name} has invalid content", argument="key") from error
     raise CallError(f"unknown form {name[:20]!r} in JSON", hint="$bytes, $float, $windowed, $tuple, $dict", argument="key")
 

@@ -47,7 +47,7 @@ def time_windowed(inner: Serde | str, size_ms: int | timedelta) -> Serde:
     def serialize(windowed: Windowed) -> bytes:
         try:
             return key_to_bytes(windowed.key) + pack(windowed.start)  # type: ignore[operator]
-        except AttributeError:
+        except (AttributeError, TypeError, struct.error):
             raise wrong_type("time-windowed", windowed, "Windowed(key, start, end)") from None
 
     def deserialize(data: bytes) -> Windowed:
@@ -76,7 +76,7 @@ def session_windowed(inner: Serde | str) -> Serde:
     def serialize(windowed: Windowed) -> bytes:
         try:
             return key_to_bytes(windowed.key) + pack(windowed.end, windowed.start)  # type: ignore[operator]
-        except AttributeError:
+        except (AttributeError, TypeError, struct.error):
             raise wrong_type("session-windowed", windowed, "Windowed(key, start, end)") from None
 
     def deserialize(data: bytes) -> Any:

@@ -115,6 +115,7 @@ class QueryServer:
         def sql(query: str, rows: int) -> Any:
             return self._sql(StoreTables(client, application, named), query, rows)
 
+        from kstreams_repl.queries.server.metrics import metrics_text
         from kstreams_repl.queries.server.page import Page, files
 
         page = Page(plan, self.discovery, self.follower, self.request.place)
@@ -130,7 +131,7 @@ class QueryServer:
             page.state,
             lambda store, start, snapshot: subscribe(router, named[store], self.feed(store), start, snapshot),
             self._health,
-            self._metrics,
+            lambda: metrics_text(self.traffic, self.feeds, self.discovery, router.hops),
             files(),
         )
         return make_application(served, self.tokens, hosts)
@@ -176,11 +177,6 @@ class QueryServer:
             "subscriptions": sum(feed.listeners for feed in self.feeds.values()),
             "threads": threading.active_count(),
         }
-
-    def _metrics(self) -> str:
-        from kstreams_repl.queries.server.metrics import metrics_text
-
-        return metrics_text(self.traffic, self.feeds, self.discovery)
 
     # ---- life
 

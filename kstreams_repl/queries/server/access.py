@@ -15,6 +15,8 @@ from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from starlette.responses import Response
+
 from kstreams_repl.errors import AccessDeniedError, CallError, KStreamsError, QueryLimitError, QueryServerError
 from kstreams_repl.kafka.query_tokens import SCHEME, QueryTokens, is_signed, token_of
 from kstreams_repl.queries.server.answers import error_answer
@@ -118,8 +120,7 @@ class Gate:
         except Exception:
             if started:
                 raise
-            _LOG.exception("a request failed", extra={"route": route_of(scope)})
-            await error_answer(QueryServerError("the server has a defect; its log has the traceback", status=500))(scope, receive, answer)
+            await defect(scope)(scope, receive, answer)
         finally:
             if counted is not None:
                 counted[client] -= 1
@@ -157,13 +158,19 @@ class Gate:
             if not is_signed(self._tokens, authorization, scope["method"], host, full, body):
                 raise _denied()
             scope["right"] = "look"
-            return _replay(body)
+            return _replay(body, receive)
         token = token_of(authorization)
         right = None if token is None else self._tokens.right_of(token)
         if right is None:
             raise _denied()
         scope["right"] = right
-        return _replay(await _body(receive, self._limits.body)) if has_body else receive
+        return _replay(await _body(receive, self._limits.body), receive) if has_body else receive
+
+
+def defect(scope: Scope) -> Response:
+    """Return the answer to a request that failed by an error of ours; write its traceback into the log. Call it in an ``except`` clause."""
+    _LOG.exception("a request failed", extra={"route": route_of(scope)})
+    return error_answer(QueryServerError("the server has a defect; its log has the traceback", status=500))
 
 
 def _denied() -> AccessDeniedError:
@@ -193,13 +200,14 @@ async def _body(receive: Receive, most: int) -> bytes:
             return b"".join(parts)
 
 
-def _replay(body: bytes) -> Receive:
+def _replay(body: bytes, rest: Receive) -> Receive:
+    """Return a function that gives the body once, and then what the client does: a stream ends when it disconnects."""
     sent = False
 
     async def receive() -> MutableMapping[str, Any]:
         nonlocal sent
         if sent:
-            await asyncio.Event().wait()
+            return await rest()
         sent = True
         return {"type": "http.request", "body": body, "more_body": False}
 

@@ -15,8 +15,10 @@ from kstreams_repl.errors import (
     KStreamsError,
     QueryLimitError,
     QueryServerError,
+    SerializationError,
     SqlError,
     StateStoreError,
+    UnknownStateStoreError,
 )
 
 JSON = "application/json"
@@ -93,7 +95,9 @@ def status_of(error: KStreamsError) -> int:
         return 413
     if isinstance(error, CallError | SqlError):
         return 400
-    if type(error).__name__ == "UnknownStateStoreError":
+    if isinstance(error, SerializationError):  # of a key that was asked for, or of a row
+        return 409 if error.fields.get("reading") else 400
+    if isinstance(error, UnknownStateStoreError):
         return 404
     if may_retry(error):
         return 503

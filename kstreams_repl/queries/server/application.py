@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from kstreams_repl.errors import CallError, KStreamsError
 from kstreams_repl.kafka.query_tokens import QueryTokens
-from kstreams_repl.queries.server.access import Asgi, Gate
+from kstreams_repl.queries.server.access import Asgi, Gate, defect
 from kstreams_repl.queries.server.answers import error_answer
 from kstreams_repl.queries.server.routes import ROUTES, RouteEntry, Served
 
@@ -46,6 +46,8 @@ def _endpoint(served: Served, entry: RouteEntry) -> Callable[[Request], Awaitabl
             return await entry.handler(served, request)
         except KStreamsError as error:
             return error_answer(error)
+        except Exception:  # else Starlette answers with a text
+            return defect(request.scope)
 
     return endpoint
 

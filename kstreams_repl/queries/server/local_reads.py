@@ -70,6 +70,8 @@ class LocalReads:
             raise CallError(
                 f"store {read.store!r} is a {builder.kind} store: it has no {read.kind}", hint=_hint(builder.kind), argument="store"
             )
+        if read.as_of is not None and builder.kind is not StoreKind.VERSIONED:
+            raise CallError(f"store {read.store!r} is a {builder.kind} store: it has no as_of", hint="leave as_of out", argument="as_of")
         offsets = {topic: {int(part): offset for part, offset in parts.items()} for topic, parts in read.bound.items()}
         bound = PositionBound.at(Position(offsets)) if offsets else None
         with self._stores.view(read.store, partition, stale=stale) as view:
@@ -134,7 +136,7 @@ class LocalReads:
     def _rows(self, read: Read, builder: StoreBuilder, partition: int, view: TaskView) -> Rows:
         store = view.store(builder)
         if read.kind == "count":
-            return Rows([{"partition": partition, "count": store.approximate_num_entries()}], _plain(view.position))
+            return Rows([{"partition": partition, "count": view.approximate_count(builder)}], _plain(view.position))
         if read.kind == "get":
             value = store.get(read.key) if read.as_of is None else store.get(read.key, read.as_of)
             return Rows([] if value is None else [_row_of(builder)(read.key, value)], _plain(view.position))

@@ -12,7 +12,7 @@ from kstreams_repl.queries.server.access import Traffic
 from kstreams_repl.queries.server.changes import ChangelogFeed
 
 
-def metrics_text(traffic: Traffic, feeds: Mapping[str, ChangelogFeed], discovery: Discovery, hops: int = 0) -> str:
+def metrics_text(traffic: Traffic, feeds: Mapping[str, ChangelogFeed], discovery: Discovery, hops: int) -> str:
     """Return one page in Prometheus' text format."""
     registry = CollectorRegistry()
     registry.register(_Collector(traffic, feeds, discovery, hops))

@@ -222,7 +222,7 @@ def page_of(text: str) -> tuple[int, int, Any]:
 
     try:
         partition, sent, key = json.loads(text)
-        if isinstance(partition, int) and isinstance(sent, int) and min(partition, sent) >= 0:
+        if type(partition) is type(sent) is int and 0 <= min(partition, sent) and max(partition, sent) <= _MOST_NUMBER:
             return partition, sent, from_wire(key)
     except (ValueError, TypeError, RecursionError):
         pass
@@ -238,7 +238,9 @@ def position_of(text: str) -> dict[str, dict[str, int]]:
     try:
         plain = json.loads(text)
         if isinstance(plain, dict):
-            return {str(topic): {str(int(part)): int(offset) for part, offset in parts.items()} for topic, parts in plain.items()}
-    except (ValueError, TypeError, AttributeError, RecursionError):
+            found = {str(topic): {int(part): int(offset) for part, offset in parts.items()} for topic, parts in plain.items()}
+            if all(0 <= part < 2**31 and 0 <= offset <= _MOST_NUMBER for parts in found.values() for part, offset in parts.items()):
+                return {topic: {str(part): offset for part, offset in parts.items()} for topic, parts in found.items()}
+    except (ValueError, TypeError, AttributeError, RecursionError, OverflowError):
         pass
     raise CallError('position must be JSON: {"topic": {"0": 17}}', argument="position")

@@ -105,6 +105,7 @@ def _answer(asked: Read, answer: Answer, request: Request) -> Response:
     rows = rows_to_wire(answer.rows)
     more: dict[str, Any] = {
         "position": answer.position,
+        "position_unknown": answer.unknown,
         "partitions": answer.partitions,
         "stale": answer.stale,
         "lag": answer.lag,

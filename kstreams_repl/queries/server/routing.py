@@ -46,6 +46,7 @@ class Answer:
         stale: whether a standby copy answered, and `lag` by how many records it was behind.
         partitions: the partitions that were read.
         size: bytes of the rows.
+        unknown: partitions whose position is not known: nothing was committed since their task was taken over.
     """
 
     rows: list[dict[str, Any]]
@@ -55,6 +56,7 @@ class Answer:
     lag: int = 0
     partitions: tuple[int, ...] = ()
     size: int = 0
+    unknown: tuple[int, ...] = ()
 
 
 class LocalStores(Protocol):
@@ -119,6 +121,7 @@ class Router:
             return await self._one(read, partitions[0], forwarded)
         rows: list[dict[str, Any]] = []
         position: dict[str, dict[str, int]] = {}
+        unknown: tuple[int, ...] = ()
         stale, lag, size, taken = False, 0, 0, []
         start = partitions[0] if read.after is None else read.after[0]
         for partition in (each for each in partitions if each >= start):
@@ -128,10 +131,11 @@ class Router:
             merge_positions(position, part.position)
             stale, lag, size = stale or part.stale, max(lag, part.lag), size + part.size
             taken.append(partition)
+            unknown = (*unknown, *part.unknown)
             full = len(rows) >= read.limit or size > self._most_bytes
             if part.next is not None or (full and partition != partitions[-1]):
-                return Answer(rows, position, part.next or (partition + 1, 0, None), stale, lag, tuple(taken))
-        return Answer(rows, position, None, stale, lag, tuple(taken))
+                return Answer(rows, position, part.next or (partition + 1, 0, None), stale, lag, tuple(taken), unknown=unknown)
+        return Answer(rows, position, None, stale, lag, tuple(taken), unknown=unknown)
 
     async def get_many(
         self, store: str, keys: list[Any], partition: int | None = None, *, stale: bool = False, forwarded: bool = False
@@ -162,7 +166,8 @@ class Router:
         rest = await self._from_partitions(store, elsewhere, stale, forwarded)
         merge_positions(answer.position, rest.position)
         partitions = tuple(sorted({*answer.partitions, *rest.partitions}))
-        return Answer(answer.rows + rest.rows, answer.position, None, answer.stale or rest.stale, max(answer.lag, rest.lag), partitions)
+        stale, lag, unknown = answer.stale or rest.stale, max(answer.lag, rest.lag), tuple(sorted({*answer.unknown, *rest.unknown}))
+        return Answer(answer.rows + rest.rows, answer.position, None, stale, lag, partitions, unknown=unknown)
 
     async def _from_partitions(self, store: str, by_partition: dict[int, list[Any]], stale: bool, forwarded: bool) -> Answer:
         parts = await asyncio.gather(
@@ -178,6 +183,7 @@ class Router:
             any(part.stale for part in parts),
             max((part.lag for part in parts), default=0),
             tuple(sorted(by_partition)),
+            unknown=tuple(number for part in parts for number in part.unknown),
         )
 
     def partitions_of(self, read: Read) -> list[int]:
@@ -338,7 +344,9 @@ class Router:
 
     def _answered(self, store: str, partition: int, rows: Rows, copy: bool) -> Answer:
         lag = self._local.lag(store, partition) if copy else 0
-        return Answer(rows.rows, {topic: dict(parts) for topic, parts in rows.position.items()}, None, copy, lag, (partition,), rows.size)
+        position = {topic: dict(parts) for topic, parts in rows.position.items()}
+        known = store in self.discovery.global_stores or any(str(partition) in parts for parts in position.values())
+        return Answer(rows.rows, position, None, copy, lag, (partition,), rows.size, () if known else (partition,))
 
     async def _there(self, host: HostInfo, method: str, target: str, content: Any = None) -> Answer:
         from kstreams_repl.queries.server.answers import encoded
@@ -370,6 +378,7 @@ class Router:
             int(plain.get("lag", 0)),
             tuple(plain.get("partitions", ())),
             len(response.content),
+            tuple(plain.get("position_unknown", ())),
         )
 
 

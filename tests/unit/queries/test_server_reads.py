@@ -99,7 +99,8 @@ def test_every_key_of_every_store_is_answered_by_either_server(hosts: Hosts) -> 
         assert hosts.get(place, f"/state/stores/versions/{key}", params={"as_of": 1500}).json()["value"] == number
         assert [row["value"] for row in hosts.rows(place, f"/state/versions/versions/{key}")] == [number, number + 1]
         assert hosts.get(place, "/state/stores/plain/none").json()["found"] is False
-        assert hosts.get(place, "/state/count/plain").json()["count"] == 60
+        for store, count in (("plain", 60), ("stamped", 60), ("windows", 180), ("sessions", 60), ("versions", 60)):
+            assert hosts.get(place, f"/state/count/{store}").json()["count"] == count
     assert hosts.servers["a"].router.hops > 0 and hosts.servers["b"].router.hops > 0
 
 
@@ -151,6 +152,27 @@ def test_many_keys_of_an_input_with_a_partitioner_of_its_own(hosts: Hosts) -> No
         )
         wrong = hosts.web.post(f"{server.url}/state/stores/plain", headers=server.headers, json={"keys": ["a"], "partition": 2})
         assert wrong.status_code == 404 and wrong.json()["error"] == "InvalidStateStorePartitionError"
+
+
+def test_an_answer_names_the_partitions_whose_position_it_does_not_know(state: Callable[..., Any]) -> None:
+    made = state(*STORES)
+    made.write(0, fill(0), offset=11, executor="a")
+    made.write(1, fill(1), offset=0, executor="b")  # taken over: its rows are there, and no commit with an input yet
+    journal = Journal().assign({"0": ("0_0",), "1": ("0_1",)}).claim(0, "a").claim(1, "b")
+    servers = {place: Server(made, journal, place).start() for place in "ab"}
+    try:
+        for place, server in servers.items():
+            journal.serve(place, server.port)
+        with httpx.Client(trust_env=False, timeout=20) as web:
+            for server in servers.values():
+                by_partition = [server.url + f"/state/range/plain?partition={number}" for number in (0, 1)]
+                answers = [web.get(url, headers=server.headers).json() for url in (*by_partition, server.url + "/state/range/plain")]
+                answers.append(web.post(server.url + "/state/stores/plain", headers=server.headers, json={"keys": KEYS}).json())
+                assert [answer["position_unknown"] for answer in answers] == [[], [1], [1], [1]]
+                assert [answer["position"] for answer in answers] == [{"in": {"0": 10}}, {}, {"in": {"0": 10}}, {"in": {"0": 10}}]
+    finally:
+        for server in servers.values():
+            server.stop()
 
 
 def test_a_position_that_is_not_reached_is_an_error_or_waited_for(hosts: Hosts) -> None:
