@@ -287,7 +287,8 @@ class TopoMagics(Magics):
             if len(passed) == 0:  # no record passes at the moment
                 sampled = self._workspace.session.peek(running[1], n, timeout=seconds, topology=app.topology, config=dict(app.config))
                 if isinstance(sampled, Records):
-                    passed = Records(sampled, note=f"nothing passed within {seconds:g} s; {sampled.note}", title=sampled.title)
+                    why = f"a sample, because no record passed the running node within {seconds:g} s"
+                    passed = Records(sampled, note=f"{sampled.note}\n{why}", title=sampled.title)
             return self._out(passed, given.output)
         found = self._workspace.session.peek(self._target(given.target), n, timeout=seconds, topology=topology)
         return self._out(found, given.output)

@@ -22,12 +22,14 @@ from kernel_ext.subshells import handle_in_subshell
 from kernel_ext.workspace import Workspace
 from kstreams_repl.display.markup import clean_text, one_line
 from kstreams_repl.errors import KStreamsError
-from kstreams_repl.kafka.reading import ranges_of
+from kstreams_repl.kafka.reading import FEW_OFFSETS
+from kstreams_repl.kafka.record_counter import at_most
 from kstreams_repl.session import Application, Records, Session
 from kstreams_repl.session.cleanup import Cleanup
 from kstreams_repl.session.left_applications import LeftApplication
 from kstreams_repl.session.session_directory import PROJECT
 from kstreams_repl.session.topics.internal_names import internal_names
+from kstreams_repl.session.topics.read import sizes_of_topics
 from kstreams_repl.session.views.failed_record import position_of
 from kstreams_repl.session.views.store_view import StoreView
 
@@ -197,10 +199,11 @@ def state_of(session: Session | None, left: Collection[LeftApplication] = ()) ->
 def _topics(session: Session) -> list[dict[str, Any]]:
     counts, own = session.admin.topics(), internal_names(session.admin)
     rows = []
-    for name in list(counts)[:TOPICS]:
-        ranges = ranges_of(session.admin, name, isolation="read_uncommitted")
-        records = sum(item.end - item.start for item in ranges)
-        rows.append({"name": one_line(name), "partitions": counts[name], "records": records, "internal": name in own})
+    sizes = sizes_of_topics(session.admin, session.client.counter, list(counts)[:TOPICS], most=FEW_OFFSETS)
+    for name in sizes:
+        records, offsets = sizes[name]
+        shown = at_most(None, offsets) if records is None else records
+        rows.append({"name": one_line(name), "partitions": counts[name], "records": shown, "internal": name in own})
     return rows
 
 

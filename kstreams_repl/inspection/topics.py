@@ -151,20 +151,23 @@ class TopicScan:
         there, limited = _size(self._there), _size(self._limited)
         if there == 0:
             return f"topic {self.topic}: empty"
+        records = "" if self.rows == self.offsets else f", {counted(self.rows, 'record')}"  # markers and compacted records have offsets
         if self.is_part:
-            return f"topic {self.topic}: {self.offsets:,} of {counted(there, 'offset')} read, enough for the LIMIT"
+            return f"topic {self.topic}: {self.offsets:,} of {counted(there, 'offset')} read{records}, enough for the LIMIT"
         if self.narrowed:
-            return f"topic {self.topic}: {self.offsets:,} of {counted(there, 'offset')} read, all that meet the WHERE"
+            return f"topic {self.topic}: {self.offsets:,} of {counted(there, 'offset')} read{records}, all that meet the WHERE"
+        partitions = counted(len(self._there), "partition")
         if limited == there:
-            return f"topic {self.topic}: all {counted(there, 'offset')} of {counted(len(self._there), 'partition')}"
-        return f"topic {self.topic}: the last {limited:,} of {counted(there, 'offset')} of {counted(len(self._there), 'partition')}"
+            return f"topic {self.topic}: all {counted(there, 'offset')} of {partitions}{records}"
+        return f"topic {self.topic}: the last {limited:,} of {counted(there, 'offset')} of {partitions}{records}"
 
     @property
     def cut(self) -> str:
         limited, there = _size(self._limited), _size(self._there)
         if self.is_part or limited == there:
             return ""
-        return f"topic {self.topic}: only the last {limited:,} of {counted(there, 'record')} were read; topic_limit=None reads all"
+        what = "record" if self.rows == limited else "offset"
+        return f"topic {self.topic}: only the last {limited:,} of {counted(there, what)} were read; topic_limit=None reads all"
 
 
 def _within(admin: Admin, ranges: Sequence[OffsetRange], bounds: Mapping[str, Bounds]) -> tuple[OffsetRange, ...]:

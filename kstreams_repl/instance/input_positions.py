@@ -15,7 +15,7 @@ from kstreams_repl.instance.clients import InstanceClients
 from kstreams_repl.instance.input_bounds import InputBounds
 from kstreams_repl.instance.tasks.active_task import ActiveTask
 from kstreams_repl.kafka.clients import Isolation
-from kstreams_repl.kafka.group_offsets import known_end
+from kstreams_repl.kafka.group_offsets import known_end, positions
 from kstreams_repl.types import TaskId, TopicPartition
 
 _ASK_SECONDS = 0.25
@@ -48,10 +48,25 @@ class InputPositions:
         transaction.
         """
         self._ask_at: dict[TopicPartition, float] = {}
+        self._passed: dict[TopicPartition, int] = {}
+        """The consumer's position when everything consumed was processed: beyond transaction markers and aborted records."""
 
     def assign(self, task: ActiveTask) -> None:
         """Add the partitions of a task."""
         self.by_partition |= dict.fromkeys(task.starts, task)
+        task.passed = self._passed
+
+    def pass_markers(self, *, commit: bool) -> None:
+        """Note how far the consumer has read, so that commits pass the markers and aborted records after the last record
+        (KAFKA-6607). Call when every consumed message is in a queue.
+
+        Args:
+            commit: include the tasks whose offsets would move in the next commit. One that only moves offsets writes no marker.
+        """
+        self._passed.update(positions(self._clients.consumer, self.by_partition))
+        for task in self._tasks if commit else ():
+            if not task.touched and task.has_passed_more():
+                task.touched = True
 
     def passed(self, partition: TopicPartition, offset: int) -> None:
         """Note that every offset of the partition below `offset` has arrived (a partition end also covers transaction markers)."""
@@ -118,7 +133,7 @@ class InputPositions:
             for partition, offset in task.committed.items():
                 end = known_end(self._clients.consumer, partition)
                 if not task.task.buffered:
-                    offset = max(offset, self.ends.get(partition, 0))
+                    offset = max(offset, self.ends.get(partition, 0), self._passed.get(partition, 0))
                 if self._stable.get(partition) == (offset, end):  # the rest belongs to an open transaction
                     lags[partition] = 0
                 else:

@@ -15,6 +15,7 @@ from kstreams_repl.config import StreamsConfig
 from kstreams_repl.instance.state.state_directory import state_root
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings
+from kstreams_repl.kafka.record_counter import RecordCounter
 from kstreams_repl.serdes.schemas.registry import settings_from, use_by_default
 from kstreams_repl.session.broker import SessionBroker
 from kstreams_repl.session.progress_messages import Report, default_report
@@ -63,6 +64,7 @@ class ClusterClient:
             use_by_default(registry)
         self.spark = spark or SparkHost(None, None)
         self.serdes = TopicSerdes()
+        self.counter = RecordCounter()
         self.variables: Mapping[str, Any] = {}
         self.closed = False
         self.at_close: list[Callable[[], object]] = []
@@ -160,7 +162,7 @@ class ClusterClient:
     def read(self, topic: str, n: int | None, *, start: Any = None, key_serde: Any = None, value_serde: Any = None) -> Records:
         """Return records of a topic, as `Session.read`."""
         key, value = self.serdes_of(topic, key_serde, value_serde)
-        return read_records(self.admin, topic, n, start=start, key_serde=key, value_serde=value)
+        return read_records(self.admin, self.counter, topic, n, start=start, key_serde=key, value_serde=value)
 
     def serdes_of(self, topic: str, key_serde: Any = None, value_serde: Any = None) -> Pair:
         """Return (key serde, value serde) of a topic: the given ones, else the known ones; None where there is neither."""

@@ -26,6 +26,8 @@ from kstreams_repl.instance.application_plan import ApplicationPlan
 from kstreams_repl.instance.control.journal_follower import Follower
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.journal_records import ServerAddress
+from kstreams_repl.kafka.reading import OffsetRange
+from kstreams_repl.kafka.record_counter import RecordCounter
 from kstreams_repl.queries.client import verified_by
 from kstreams_repl.queries.discovery import Discovery
 from kstreams_repl.queries.local_stores import LocalStores
@@ -42,6 +44,7 @@ from kstreams_repl.queries.server.serving import host_names, listen, make_server
 from kstreams_repl.queries.server.subscriptions import subscribe
 from kstreams_repl.session.views.sql_catalog import SessionTables
 from kstreams_repl.spark.planning.plan_serialization import unpack
+from kstreams_repl.types import TopicPartition
 
 _LOG = logging.getLogger("kstreams_repl.queries")
 _FIRST_SECONDS = 10.0
@@ -95,6 +98,7 @@ class QueryServer:
         self.feeds: dict[str, ChangelogFeed] = {}
         self.published: tuple[int, str] | None = None
         self.address: HostInfo | None = None
+        self._counter = RecordCounter()
         self._sql_slots = threading.BoundedSemaphore(4)
         self._stopped_at: float | None = None
         self._began = time.time()
@@ -105,7 +109,7 @@ class QueryServer:
         """Return the ASGI application."""
         plan, topology = self.plan, self.plan.topology
         size = self.limits.page_bytes
-        local = LocalReads(self.stores, lambda builder: topic_of(plan.application_id, builder), self._end_of, most_bytes=size)
+        local = LocalReads(self.stores, lambda builder: topic_of(plan.application_id, builder), self._behind, most_bytes=size)
         trusted = verified_by(self.request.certfile)  # all hosts may have one certificate of their own
         router = Router(self.discovery, local, self.request.place, self.tokens, certificates=trusted, most_bytes=size)
         named = {name: self.stores.builder(name) for name in self.stores.names}
@@ -147,8 +151,9 @@ class QueryServer:
             found = self.feeds[store] = ChangelogFeed(self.plan.settings, topic_of(self.plan.application_id, builder), reader)
         return found
 
-    def _end_of(self, at: Any) -> int:
-        return self.admin.end_offsets([at], isolation="read_committed")[at]
+    def _behind(self, at: TopicPartition, position: int) -> int:
+        end = self.admin.end_offsets([at], isolation="read_committed")[at]
+        return self._counter.behind(self.admin.settings, [OffsetRange(at, position, end)])[at]
 
     def _sql(self, tables: StoreTables, query: str, rows: int) -> tuple[Any, list[str]]:
         """Run one query with the limits on time, rows and queries at once. The sandbox limits its memory and reaches no file."""

@@ -39,7 +39,10 @@ class TopicAccess:
     _applications: ApplicationRegistry
 
     def topics(self, *, internal: bool = False) -> Table:
-        """List topics with their partitions and numbers of records (offsets).
+        """List topics with their partitions, records and offsets.
+
+        Records are those that a `read_committed` reader sees. They are counted, up to 200,000 new offsets per call; a topic with more
+        has None. Transaction markers, aborted and compacted records have offsets, too.
 
         Args:
             internal: also list changelogs, repartition topics and journals.
@@ -47,7 +50,7 @@ class TopicAccess:
         Example:
             >>> session.topics()
         """
-        return topics_table(self.client.admin, internal=internal)
+        return topics_table(self.client.admin, self.client.counter, internal=internal)
 
     def schema(self, topic: str) -> Table:
         """Return the columns of a topic in SQL, their types and an example of each, from its last 200 records.

@@ -45,6 +45,8 @@ _FEW_RECORDS = 1_000
 """A commit at rest is followed by `_MARKER_SECONDS` if fewer records than this were processed since the one before."""
 _REPORT_SHARE, _REPORT_SECONDS = 50, 1.0
 """A report that takes long, because the disk is busy, takes at most a fiftieth of the loop's time, but is made once a second."""
+_PASS_SECONDS, _REST_SECONDS = 0.25, 1.0
+"""How often, at rest, the consumer's position beyond the last record is read, and how long nothing must arrive before a commit takes it."""
 _IMBALANCE = 20
 """A partition whose task cannot make progress is paused at this many times its soft bound, and resumed at half of that."""
 
@@ -85,6 +87,7 @@ class PollLoop:
         self._joins = [task for task in instance.tasks if task.joins]
         self._paused: set[TopicPartition] = set()
         self._active_at = time.monotonic()
+        self._pass_at = 0.0
         self._stuck = False
         self._transactional = instance.clients.transactions is not None
         self._rested_at = instance.counters.records
@@ -170,6 +173,8 @@ class PollLoop:
                     instance.closing.step(now)
                 if instance.table_completion is not None:
                     instance.table_completion.step(now)
+            elif idle and not self._ahead and now >= self._pass_at:
+                self._pass_markers(now, self._active_at)
             if self._timing.is_due(now):
                 committer.commit(more=not idle)
             elif idle and self._timing.is_due_at_rest(now) and committer.touched:
@@ -188,6 +193,8 @@ class PollLoop:
             self._route(self._take_ahead())
         if signal is not Signal.RUN:
             self._drain_calls()
+            if self.instance.bounds is None:
+                self.instance.input.pass_markers(commit=True)
         self.instance.committer.commit()
         self.instance.committer.settle()
         if self._paused:  # the next epoch's loop does not know which partitions are paused
@@ -195,6 +202,10 @@ class PollLoop:
             self._paused.clear()
         self._report(self.instance)
         return signal
+
+    def _pass_markers(self, now: float, active_at: float) -> None:
+        self._pass_at = now + _PASS_SECONDS
+        self.instance.input.pass_markers(commit=now - active_at >= _REST_SECONDS)
 
     def _await_markers(self) -> None:
         """Give the broker a moment to end the transaction that was committed, if few records arrive.

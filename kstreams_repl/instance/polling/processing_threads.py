@@ -124,6 +124,8 @@ class ThreadedPollLoop(PollLoop):
         touched = committer.touched
         if not touched:
             self._touched_at = None
+            if instance.bounds is None and now >= self._pass_at and not self._busy():
+                self._pass_markers(now, committer.last_commit)
         elif self._touched_at is None:
             self._touched_at = now  # the transaction holds nothing older, however long ago the last commit was
         if not due and timing.is_due_at_rest(now):

@@ -30,7 +30,7 @@ _KINDS: Mapping[str, frozenset[StoreKind]] = {
     "versions": frozenset({StoreKind.VERSIONED}),
 }
 _LONGEST = 2**63 - 1
-_END_SECONDS = 0.5
+_LAG_SECONDS = 0.5
 _KEYS = 1_000
 """Keys that are read at once; the limit on bytes is looked at after them."""
 
@@ -39,7 +39,8 @@ class LocalReads:
     """Implements `routing.LocalStores`. Thread-safe.
 
     Args:
-        changelog_of, end_of: return the changelog of a store and the end of one of its partitions, for `lag`.
+        changelog_of: returns the changelog of a store, for `lag`.
+        behind: returns how many records one of its partitions has from a position on, for `lag`.
         most_bytes: of keys and values in one answer: a page of rows ends there; more keys at once are refused.
     """
 
@@ -47,15 +48,15 @@ class LocalReads:
         self,
         stores: LocalStores,
         changelog_of: Callable[[StoreBuilder], str] = lambda builder: "",
-        end_of: Callable[[TopicPartition], int] = lambda at: 0,
+        behind: Callable[[TopicPartition, int], int] = lambda at, position: 0,
         *,
         most_bytes: int = Limits().page_bytes,
     ) -> None:
         self._stores = stores
         self._most_bytes = most_bytes
         self._changelog_of = changelog_of
-        self._end_of = end_of
-        self._ends: dict[TopicPartition, tuple[float, int]] = {}
+        self._behind = behind
+        self._lags: dict[TopicPartition, tuple[int, float, int]] = {}
         self._lock = threading.Lock()
 
     def read(self, read: Read, partition: int, stale: bool) -> Rows:
@@ -126,12 +127,13 @@ class LocalReads:
     def lag(self, store: str, partition: int) -> int:
         """Return by how many records the copy here is behind its changelog."""
         at = TopicPartition(self._changelog_of(self._stores.builder(store)), partition)
-        now = time.monotonic()
-        kept = self._ends.get(at)
-        if kept is None or now - kept[0] > _END_SECONDS:
-            kept = self._ends[at] = (now, self._end_of(at))
         with self._stores.view(store, partition, stale=True) as view:
-            return max(0, kept[1] - view.positions.get(str(at), 0))
+            position = max(0, view.positions.get(str(at), 0))
+        now = time.monotonic()
+        kept = self._lags.get(at)
+        if kept is None or kept[0] != position or now - kept[1] > _LAG_SECONDS:
+            kept = self._lags[at] = (position, now, self._behind(at, position))
+        return kept[2]
 
     def _rows(self, read: Read, builder: StoreBuilder, partition: int, view: TaskView) -> Rows:
         store = view.store(builder)

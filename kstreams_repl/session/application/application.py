@@ -34,6 +34,7 @@ from kstreams_repl.session.cluster_client import ClusterClient
 from kstreams_repl.session.source.source_slice import Program, program_of
 from kstreams_repl.session.topics.records import ReadRecord
 from kstreams_repl.session.topics.source_serdes import built_with_serdes
+from kstreams_repl.session.views.consumer_lag import FEW
 from kstreams_repl.session.views.counts_reader import CountsReader
 from kstreams_repl.session.views.picture_overlay import silent_lines, summary_of
 from kstreams_repl.topology.names import changelog_topic
@@ -371,7 +372,8 @@ class Application(ApplicationView):
             >>> app.wait(60)
             True
         """
-        return wait_until(self, timeout, until or CaughtUp(self._instances))
+        caught_up = CaughtUp(self._instances, lambda: self._remaining(most=FEW))
+        return wait_until(self, timeout, until or caught_up)
 
     def listen(
         self,

@@ -15,6 +15,7 @@ from kstreams_repl.errors import KStreamsError
 from kstreams_repl.inspection.result import SqlResult
 from kstreams_repl.inspection.sandbox import quote_identifier
 from kstreams_repl.kafka.internal_topics import journal_topic_name
+from kstreams_repl.kafka.reading import FEW_OFFSETS
 from kstreams_repl.queries.queryable_state import asked_for
 from kstreams_repl.queries.state_query import StateQueryRequest, StateQueryResult
 from kstreams_repl.queries.store_types import QueryableStoreType, StoreQueryParameters
@@ -27,7 +28,7 @@ from kstreams_repl.session.cluster_client import ClusterClient
 from kstreams_repl.session.source.error_source import with_source
 from kstreams_repl.session.topics.read import refuse_no_number
 from kstreams_repl.session.topics.records import ReadRecord, Records
-from kstreams_repl.session.views.consumer_lag import remaining_records
+from kstreams_repl.session.views.consumer_lag import remaining
 from kstreams_repl.session.views.counts_reader import CountsReader
 from kstreams_repl.session.views.failed_record import position_of, record_at, with_record
 from kstreams_repl.session.views.journaled_run import JournaledRun
@@ -244,7 +245,10 @@ class ApplicationView(QueryView):
             >>> app.remaining()
             0
         """
-        return remaining_records(self.client.admin, self.name, self.topology)
+        return self._remaining()
+
+    def _remaining(self, *, most: int = FEW_OFFSETS) -> int:
+        return remaining(self.client.admin, self.client.counter, self.name, self.topology, most=most).total
 
     def node_rates(self) -> dict[str, NodeRate]:
         """Rates of the nodes, as in `counts.nodes`.

@@ -58,12 +58,12 @@ class CaughtUp:
 
     PATIENCE_SECONDS = 3.0
 
-    def __init__(self, instances: Callable[[], int]) -> None:
-        self._instances = instances
+    def __init__(self, instances: Callable[[], int], remaining: Callable[[], int]) -> None:
+        self._instances, self._remaining = instances, remaining
         self._at: float | None = None
 
     def __call__(self, app: ReadOnlyApplication) -> bool:
-        if app.status != "running" or app.remaining() > 0:
+        if app.status != "running" or self._remaining() > 0:
             self._at = None
             return False
         reports = app.reports.instances.values()

@@ -16,6 +16,7 @@ from kstreams_repl.instance.control.file_channel import read_lease
 from kstreams_repl.instance.state.state_directory import control_directory, state_root
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.query_tokens import FILE, tokens_in
+from kstreams_repl.kafka.reading import OffsetRange
 from kstreams_repl.processes import ProcessMark
 from kstreams_repl.queries.discovery import Discovery
 from kstreams_repl.queries.metadata import HostInfo, KeyQueryMetadata, LagInfo, StreamsMetadata
@@ -199,7 +200,7 @@ class QueryView:
         return self._discover().query_metadata_for_key(store, key, serializer=serializer, partitioner=partitioner)
 
     def all_local_store_partition_lags(self) -> dict[str, dict[int, LagInfo]]:
-        """Return for each store and partition on this host how far its copy is behind the changelog.
+        """Return for each store and partition on this host how many records its copy is behind the changelog.
 
         Example:
             >>> app.all_local_store_partition_lags()["counts"][0].offset_lag     # doctest: +SKIP
@@ -220,8 +221,10 @@ class QueryView:
                         positions[store, partition] = at, max(0, view.positions.get(str(at), 0))
         ends = self.client.admin.end_offsets([at for at, _ in positions.values()], isolation="read_committed") if positions else {}
         lags: dict[str, dict[int, LagInfo]] = {}
-        for (store, partition), (at, position) in sorted(positions.items()):
-            lags.setdefault(store, {})[partition] = LagInfo(position, ends[at])
+        ranges = [OffsetRange(at, position, ends[at]) for at, position in positions.values()]
+        behind = self.client.counter.behind(self.client.admin.settings, ranges)
+        for (store, partition), (at, _) in sorted(positions.items()):
+            lags.setdefault(store, {})[partition] = LagInfo(ends[at] - behind[at], ends[at])
         return lags
 
     def serve(

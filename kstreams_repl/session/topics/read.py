@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral
 from typing import Any, TypeVar
 
@@ -12,20 +12,24 @@ from kstreams_repl.inspection.columns import recognised
 from kstreams_repl.inspection.topics import FEW, last_of
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.reading import OffsetRange, ranges_of, read_ranges
+from kstreams_repl.kafka.record_counter import RecordCounter, at_most
 from kstreams_repl.serdes import Serde
 from kstreams_repl.serdes.header_ids import Part
 from kstreams_repl.session.topics.internal_names import internal_names
 from kstreams_repl.session.topics.produce import milliseconds
 from kstreams_repl.session.topics.records import ReadRecord, Records
+from kstreams_repl.types import TopicPartition
 
 T = TypeVar("T")
 
+_MOST_COUNTED = 200_000
+"""Offsets that `Session.topics` reads, about a fifth of a second."""
 _Row = tuple[int, int, int, bytes | None, bytes | None, Any]
 """Timestamp, partition, offset, key, value, headers."""
 
 
 def read_records(
-    admin: Admin, topic: str, n: int | None, *, start: Any, key_serde: Serde | None, value_serde: Serde | None
+    admin: Admin, counter: RecordCounter, topic: str, n: int | None, *, start: Any, key_serde: Serde | None, value_serde: Serde | None
 ) -> Records:
     """Read records, as `Session.read`. Serdes that are None are inferred from the bytes.
 
@@ -36,16 +40,14 @@ def read_records(
     offset = int(start) if isinstance(start, Integral) else None
     since = None if start is None or offset is not None or start == "earliest" else milliseconds(start)
     ranges = ranges_of(admin, topic, start=offset, since_ms=since)
-    there = sum(item.end - item.start for item in ranges)
     found, whole = rows_of(admin, ranges, n, first=start is not None)
     found.sort(key=lambda row: row[:3])
     count = len(found)
     if n is not None:
         found = latest(found, n) if start is None else found[:n]
     records = decoded(found, topic, key_serde, value_serde)
-    if whole and len(records) == count:
-        there = count  # the remaining offsets hold no records
-    return Records(records, note=_read_note(topic, len(records), there), title=topic)
+    there = count if whole else total(counter.count(admin.settings, ranges))
+    return Records(records, note=_read_note(topic, len(records), there, size_of(ranges)), title=topic)
 
 
 def decoded(found: Sequence[_Row], topic: str, key_serde: Serde | None, value_serde: Serde | None) -> list[ReadRecord]:
@@ -130,20 +132,37 @@ def _values(serde: Serde | None, cells: Sequence[bytes | None], headers: Sequenc
     return list(map(read, cells, framed))
 
 
-def _read_note(topic: str, shown: int, there: int) -> str:
+def _read_note(topic: str, shown: int, there: int | None, offsets: int) -> str:
     if there == 0:
         return f"0 records on {topic}; produce with session.produce({topic!r}, [...])"
-    return f"{shown:,} of {there:,} records" if shown != there else f"all {there:,} records"
+    return f"{shown:,} of {at_most(there, offsets)} records" if shown != there else f"all {there:,} records"
 
 
-def topics_table(admin: Admin, *, internal: bool) -> Table:
+def total(counted: Mapping[TopicPartition, int | None]) -> int | None:
+    """Return the sum of the records of some partitions; None if that of one is unknown."""
+    known = list(counted.values())
+    return None if None in known else sum(number or 0 for number in known)
+
+
+def size_of(ranges: Iterable[OffsetRange]) -> int:
+    """Return the number of offsets."""
+    return sum(item.end - item.start for item in ranges)
+
+
+def sizes_of_topics(admin: Admin, counter: RecordCounter, topics: Iterable[str], *, most: int) -> dict[str, tuple[int | None, int]]:
+    """Return for each topic the number of its records, None where that is unknown, and the number of its offsets."""
+    ranges = {topic: ranges_of(admin, topic) for topic in topics}
+    counted = counter.count(admin.settings, [item for items in ranges.values() for item in items], most=most)
+    return {topic: (total({item.partition: counted[item.partition] for item in items}), size_of(items)) for topic, items in ranges.items()}
+
+
+def topics_table(admin: Admin, counter: RecordCounter, *, internal: bool) -> Table:
     """Return the table of `Session.topics`."""
     counts = admin.topics()
     hidden = frozenset() if internal else internal_names(admin)
-    rows = []
-    for name in counts:
-        if name not in hidden:
-            ranges = ranges_of(admin, name, isolation="read_uncommitted")
-            rows.append((name, counts[name], sum(item.end - item.start for item in ranges)))
+    sizes = sizes_of_topics(admin, counter, [name for name in counts if name not in hidden], most=_MOST_COUNTED)
+    rows = [(name, counts[name], records, offsets) for name, (records, offsets) in sizes.items()]
     note = "" if rows else "no topics yet; session.produce(topic, records) makes one"
-    return Table.of(("topic", "partitions", "records"), rows, note=note)
+    if any(records is None for records, _ in sizes.values()):
+        note = "large topics are not counted: they have at most one record for each offset"
+    return Table.of(("topic", "partitions", "records", "offsets"), rows, note=note)

@@ -1,9 +1,9 @@
 """Consumer lag of an application, from the broker's offsets.
 
 Committed offsets are read *before* the ends of the topics, so the end of a repartition topic includes what a commit wrote to it:
-a lag of 0 means that no unprocessed record is left. Offsets that hold no record (transaction markers) are recognised by reading
-them. Records that asynchronous nodes hold are behind the committed offsets, so their number is part of the commit
-(`runtime.async_calls.WAITING`); it is read with the offsets.
+a lag of 0 means that no unprocessed record is left. Offsets that hold no record (transaction markers, aborted records) are
+recognised by reading them (`kafka.record_counter`). Records that asynchronous nodes hold are behind the committed offsets, so
+their number is part of the commit (`runtime.async_calls.WAITING`); it is read with the offsets.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from dataclasses import dataclass
 from kstreams_repl.instance.run_progress import waiting_records
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.group_admin import CommittedOffset
-from kstreams_repl.kafka.reading import OffsetRange, read_ranges
+from kstreams_repl.kafka.reading import FEW_OFFSETS, OffsetRange
+from kstreams_repl.kafka.record_counter import RecordCounter
 from kstreams_repl.topology.names import internal_topic
 from kstreams_repl.topology.nodes import SourceNode
 from kstreams_repl.topology.topology import Topology
 from kstreams_repl.types import TaskId, TopicPartition
 
-FEW = 3
-"""Number of offsets at an end that are read to check whether they are records."""
+FEW = 100
+"""Number of offsets that are read to decide whether nothing is left, when that is asked many times a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +35,17 @@ class Remaining:
     records: Mapping[TopicPartition, int]
     waiting: int = 0
 
+    @property
+    def total(self) -> int:
+        """Records that are not processed and committed."""
+        return sum(self.records.values()) + self.waiting
 
-def remaining_records(admin: Admin, application_id: str, topology: Topology) -> int:
-    """Return the number of records that are not processed and committed: on the input and repartition topics, and in asynchronous nodes."""
-    found = remaining(admin, application_id, topology, exact=False)
-    return sum(found.records.values()) + found.waiting
 
-
-def remaining(admin: Admin, application_id: str, topology: Topology, *, exact: bool = True) -> Remaining:
+def remaining(admin: Admin, counter: RecordCounter, application_id: str, topology: Topology, *, most: int = FEW_OFFSETS) -> Remaining:
     """Return the records that are not committed as processed, by partition.
 
     Args:
-        exact: False: read the last offsets of a partition only when nothing else is left, to decide whether all is processed.
+        most: number of offsets that are read to count their records; partitions with more count as if each offset held a record.
     """
     counts = admin.topics()
     tasks = tasks_of(topology, application_id, counts)
@@ -53,18 +53,8 @@ def remaining(admin: Admin, application_id: str, topology: Topology, *, exact: b
     committed = admin.committed_offsets(application_id, partitions, stable=False)
     ends = admin.end_offsets(partitions)
     starts = admin.beginning_offsets(partitions)
-    left: dict[TopicPartition, int] = {}
-    few = []
-    for at in partitions:
-        start = max(starts[at], committed[at].offset if at in committed else 0)
-        left[at] = max(0, ends[at] - start)
-        if 0 < left[at] <= FEW:
-            few.append(OffsetRange(at, start, ends[at]))
-    if few and (exact or sum(left.values()) == sum(item.end - item.start for item in few)):
-        left |= dict.fromkeys((item.partition for item in few), 0)
-        for at, batch in read_ranges(admin.settings, few):
-            left[at] += len(batch)
-    return Remaining(committed, left, sum(waiting_records(tasks, committed).values()))
+    left = [OffsetRange(at, max(starts[at], committed[at].offset if at in committed else 0), ends[at]) for at in partitions]
+    return Remaining(committed, counter.behind(admin.settings, left, most=most), sum(waiting_records(tasks, committed).values()))
 
 
 def tasks_of(topology: Topology, application_id: str, known: Mapping[str, int]) -> dict[TaskId, list[TopicPartition]]:

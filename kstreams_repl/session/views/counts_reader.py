@@ -69,7 +69,9 @@ class CountsReader:
             if _complete(report, self._instances()):
                 return self._rates.smoothed(app.topology, reported(app.topology, report), time.monotonic())
         rest = self._rest.answer(
-            (status, self._control_calls), lambda: remaining(app.client.admin, app.name, app.topology), closed=app.client.closed
+            (status, self._control_calls),
+            lambda: remaining(app.client.admin, app.client.counter, app.name, app.topology),
+            closed=app.client.closed,
         )
         return self._last if rest is None else committed(app.topology, rest, self._last)
 

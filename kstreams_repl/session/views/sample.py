@@ -33,7 +33,7 @@ class Sample:
         counts: what entered and left each node.
         fed: records fed in, including the one at which a function failed.
         whole: the sample has all records.
-        parts: of topics that the sample has in part, how many of their records it has, and how many there are.
+        parts: of topics that the sample has in part, how many of their records it has, and how many offsets there are.
         ended: the nodes at which records ended, and why (`where_values_end`).
         error: what a user function raised; the sample ends there.
     """

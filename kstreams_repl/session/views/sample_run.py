@@ -137,7 +137,7 @@ def _run(
 def _inputs(
     admin: Admin, topology: Topology, size: int, config: Mapping[str, Any] | None
 ) -> tuple[list[_Input], dict[str, tuple[int, int]]]:
-    """Return the records, and for topics read in part, how many of their records were read and how many there are."""
+    """Return the records, and for topics read in part, how many of their records were read and how many offsets there are."""
     known = admin.topics()
     globals_ = {topic for part in topology.subtopologies() if part.global_ for topic in part.source_topics}
     tables = globals_ | {topic for topic in topology.source_topics() if _is_table(topology, topic)}
@@ -153,7 +153,10 @@ def _inputs(
     settings = StreamsConfig(config or {})
     queues: dict[TopicPartition, list[tuple[int, _Input]]] = {}
     latest: dict[TopicPartition, int] = {}
+    read = dict.fromkeys(parts, 0)
     for at, batch in read_ranges(admin.settings, ranges):
+        if at.topic in read:
+            read[at.topic] += len(batch)
         headers = batch.headers or [None] * len(batch)
         rank = 0 if at.topic in globals_ else 1 if at.topic in tables else 2
         times = _event_times(topology, at, batch, settings, latest.get(at, -1))
@@ -163,6 +166,7 @@ def _inputs(
             for time, timestamp, key, value, header in zip(times, batch.timestamps, batch.keys, batch.values, headers, strict=True)
         )
     # A task takes the queue whose *head* is earliest; merge does the same and keeps each partition in its order.
+    parts = {topic: (read[topic], offsets) for topic, (_, offsets) in parts.items()}
     merged = heapq.merge(*queues.values(), key=lambda item: (item[1][0] > 0, item[0], item[1][0]))
     return [record for _, record in merged], parts
 

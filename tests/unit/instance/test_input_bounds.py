@@ -12,6 +12,7 @@ from kstreams_repl import Processor, PunctuationType, StreamsBuilder, serdes
 from kstreams_repl.instance.control.channel import Signal
 from kstreams_repl.instance.instance import Instance
 from kstreams_repl.instance.polling.poll_loop import PollLoop
+from kstreams_repl.instance.polling.processing_threads import ThreadedPollLoop
 from kstreams_repl.types import TopicPartition
 from tests.unit.instance.rig import Client, instance_of, rows
 
@@ -161,3 +162,26 @@ def test_wall_clock_punctuations_of_a_bounded_run_follow_records_only(stops: Any
     tick(30)
     tick(40)
     assert ticks == wanted
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_stream_at_rest_commits_the_position_beyond_markers_and_shows_no_lag(threads: int) -> None:
+    """A marker or aborted records after the last record were shown as lag for ever, to other groups' consoles, too (KAFKA-6607)."""
+    client = Client(rows("in", 3))
+    instance = instance_of(topology(), client, **{"num.processing.threads": threads})
+    client.fetched[IN] = 5
+    loop = ThreadedPollLoop if threads > 1 else PollLoop
+    [task] = instance.tasks
+
+    def commit() -> int:
+        """Run until everything is processed, and return the committed offset."""
+        loop(
+            instance, signal=lambda now: Signal.PAUSE if task.records == 3 else Signal.RUN, report=lambda _: None
+        ).run(time.monotonic() + 60)  # fmt: skip
+        offset = offset_to_commit(instance)
+        task.finish(1, {})
+        return offset
+
+    assert commit() == 3 and instance.input.partition_lags() == {IN: 2}
+    client.markers[IN] = 5
+    assert commit() == 5 and instance.input.partition_lags() == {IN: 0}

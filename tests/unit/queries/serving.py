@@ -69,7 +69,9 @@ class Server:
             topology, state.config, directory_of=lambda: self.discovery.placement.active, partitions=self.discovery.partitions_of
         )
         size = self.limits.page_bytes
-        reads = LocalReads(self.local, lambda builder: f"queried-{builder.name}-changelog", lambda at: ends, most_bytes=size)
+        reads = LocalReads(
+            self.local, lambda builder: f"queried-{builder.name}-changelog", lambda at, start: max(0, ends - start), most_bytes=size
+        )
         self.router = Router(self.discovery, reads, place, self.tokens, most_bytes=size)
         self.asked: list[str] = []
         self.served = Served(

@@ -213,10 +213,9 @@ def test_an_application_has_not_caught_up_while_one_of_its_instances_restores_or
     reports: dict[int, InstanceReport] = {}
     app: Any = SimpleNamespace(
         status="running",
-        remaining=lambda: 0,
         reports=ApplicationReport(1, reports),
     )
-    caught_up = CaughtUp(lambda: 2)
+    caught_up = CaughtUp(lambda: 2, lambda: 0)
     assert not caught_up(app)
     reports[0] = InstanceReport(0, "running", 1, far)
     assert not caught_up(app)
