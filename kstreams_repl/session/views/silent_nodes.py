@@ -192,7 +192,7 @@ def _table_of(join: Any) -> ValueGetter:
 
 def _left_out(topology: Topology, owner: str, sample: Sample) -> str:
     part = next((sample.parts[topic] for topic in _topics(topology, owner) if topic in sample.parts), None)
-    return "" if part is None else f" (the sample has {part[0]:,} of its at most {part[1]:,} records)"
+    return "" if part is None else f" (the sample has {part[0]:,} of at most {part[1]:,} records)"
 
 
 def _no_row(topology: Topology, name: str, join: StreamTableJoin | StreamGlobalTableJoin, sample: Sample, missed: str) -> str:
