@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import pyarrow as pa
@@ -29,6 +29,8 @@ from kstreams_repl.types import RecordBatch
 PREFIX = 8
 _LONG = struct.Struct(">q")
 _TIME_AT = {StoreKind.WINDOW: 12, StoreKind.TIMESTAMPED_WINDOW: 12, StoreKind.SESSION: 16}
+_LEAST = {**_TIME_AT, StoreKind.TIME_ORDERED_WINDOW: 12}
+"""Least length of a key, which has times at its end."""
 """Position of the timestamp used for retention, from the end of a key."""
 _STAMPED = frozenset(
     {
@@ -47,6 +49,7 @@ class StoreRows:
     Attributes:
         observed_time: the largest timestamp (ms) put into a window or session store; -1 if there is none.
         complete: False if rows were left out because of a bound.
+        unreadable: number of records of a changelog that are not rows of such a store.
     """
 
     partition: int
@@ -54,6 +57,7 @@ class StoreRows:
     values: Sequence[bytes]
     observed_time: int = -1
     complete: bool = True
+    unreadable: int = 0
 
 
 class LogRows:
@@ -65,6 +69,8 @@ class LogRows:
         self._frame = None if builder.source_topic is None else framing(builder.key_serde, builder.value_serde)
         self._rows: dict[bytes, bytes] = {}
         self._time_at = _TIME_AT.get(builder.kind)
+        self._least = _LEAST.get(builder.kind, 0)
+        self._unreadable = 0
         self._observed = -1
         self._latest: dict[bytes, int] | None = {} if builder.kind is StoreKind.VERSIONED else None
         self._stamped = builder.kind in _STAMPED and bool(builder.options.get("timestamped", True))
@@ -77,10 +83,14 @@ class LogRows:
         physical: Callable[[bytes], bytes] = _AS_STORED.get(self._builder.kind, bytes)
         if self._time_at is not None:
             at = self._time_at
-            times = (int.from_bytes(key[len(key) - at : len(key) - at + 8], "big", signed=True) for key in batch.keys if key is not None)
+            whole = (key for key in batch.keys if key is not None and len(key) >= at)
+            times = (int.from_bytes(key[len(key) - at : len(key) - at + 8], "big", signed=True) for key in whole)
             self._observed = max(self._observed, max(times, default=-1))
         for key, value, timestamp in zip(batch.keys, batch.values, batch.timestamps, strict=True):
             if key is None:
+                continue
+            if len(key) < self._least:
+                self._unreadable += 1
                 continue
             if self._latest is not None:  # older versions may be logged later
                 if timestamp < self._latest.get(key, timestamp):
@@ -94,9 +104,8 @@ class LogRows:
     def rows(self, limit: int | None = None) -> StoreRows:
         """Return the rows; keys are in the order in which they were first put."""
         kept = list(self._rows.items())[:limit]
-        return StoreRows(
-            self._partition, [key for key, _ in kept], [value for _, value in kept], self._observed, len(kept) == len(self._rows)
-        )
+        keys, values = [key for key, _ in kept], [value for _, value in kept]
+        return StoreRows(self._partition, keys, values, self._observed, len(kept) == len(self._rows), self._unreadable)
 
 
 def keys_needed(serde: Serde, bounds: Mapping[str, Bounds]) -> list[bytes] | None:
@@ -129,6 +138,9 @@ def store_table(
     columns, json_columns, notes = layout(builder, keys, values, key_serde, value_serde)
     columns["partition"] = pa.concat_arrays(partitions) if partitions else pa.array([], pa.int32())
     bound = f"store {builder.name}: {counted(len(keys), 'row')} of {counted(len(parts), 'task')}"
+    if unreadable := sum(part.unreadable for part in parts):
+        is_row = "record of its changelog is not a row" if unreadable == 1 else "records of its changelog are not rows"
+        notes += (f"store {builder.name}: {unreadable:,} {is_row} of such a store and left out",)
     incomplete = sum(not part.complete for part in parts)
     cut = (
         f"store {builder.name}: only {counted(len(keys), 'row')} were read, "
@@ -153,9 +165,7 @@ def _visible(builder: StoreBuilder, part: StoreRows) -> StoreRows:
     kept = [index for index, time in enumerate(times.to_pylist()) if time > hidden]
     if len(kept) == len(times):
         return part
-    return StoreRows(
-        part.partition, [part.keys[i] for i in kept], [part.values[i] for i in kept], part.observed_time, part.complete
-    )
+    return replace(part, keys=[part.keys[i] for i in kept], values=[part.values[i] for i in kept])
 
 
 def _key_value(builder: StoreBuilder, keys: list[bytes], values: list[bytes], key_serde: Serde, value_serde: Serde) -> _Layout:

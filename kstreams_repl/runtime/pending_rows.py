@@ -10,6 +10,7 @@ import struct
 from typing import NamedTuple
 
 from kstreams_repl.runtime.record_context import ContextSnapshot
+from kstreams_repl.serdes.base import wrong_bytes
 from kstreams_repl.stores.buffer_value import BufferValue, encoded
 from kstreams_repl.types import Headers
 
@@ -58,12 +59,27 @@ class PendingRow(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes) -> PendingRow:
-        """Read a row."""
-        _, attempt, due, timestamp, number, same, size = _HEAD.unpack_from(data)
+        """Read a row.
+
+        Raises:
+            SerializationError: it is not one.
+        """
+        try:
+            return cls._decode(data)
+        except (struct.error, ValueError) as cause:
+            raise wrong_bytes("pending record", data, f"a record that waits in an asynchronous node ({cause})") from cause
+
+    @classmethod
+    def _decode(cls, data: bytes) -> PendingRow:
+        form, attempt, due, timestamp, number, same, size = _HEAD.unpack_from(data)
         at = _HEAD.size + size
+        if form != _FORMAT or not 0 <= size <= len(data) - _HEAD.size:
+            raise ValueError(f"format {form}, a cause of {size} bytes")
         cause, _, trace = data[_HEAD.size : at].decode().partition(_CUT)
         length = _INT.unpack_from(data, at)[0]
         at += _INT.size
+        if not 0 <= length <= len(data) - at:
+            raise ValueError(f"a record of {length} bytes")
         record = BufferValue.decode(data[at : at + length], ContextSnapshot)
         context: ContextSnapshot = record.context  # type: ignore[assignment]
         raw = record if same else BufferValue.decode(data[at + length :])

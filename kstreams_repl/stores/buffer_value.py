@@ -8,6 +8,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
+from kstreams_repl.serdes.base import wrong_bytes
 from kstreams_repl.types import Headers
 
 _CONTEXT = struct.Struct(">qqi")
@@ -44,14 +45,21 @@ class BufferValue:
 
     @classmethod
     def decode(cls, data: bytes, context_type: Any = None) -> BufferValue:
-        """Decode the buffered record at the start of `data`; trailing bytes are ignored."""
-        context, at = _decode_context(data)
-        prior, at = _read_sized(data, at)
-        if _INT.unpack_from(data, at)[0] == _SAME_AS_PRIOR:
-            old, at = prior, at + 4
-        else:
-            old, at = _read_sized(data, at)
-        new, at = _read_sized(data, at)
+        """Decode the buffered record at the start of `data`; trailing bytes are ignored.
+
+        Raises:
+            SerializationError: it is not one.
+        """
+        try:
+            context, at = _decode_context(data)
+            prior, at = _read_sized(data, at)
+            if _INT.unpack_from(data, at)[0] == _SAME_AS_PRIOR:
+                old, at = prior, at + 4
+            else:
+                old, at = _read_sized(data, at)
+            new, at = _read_sized(data, at)
+        except (struct.error, ValueError) as cause:
+            raise wrong_bytes("buffer", data, f"a buffered record ({cause})") from cause
         return cls(prior, old, new, context if context_type is None else context_type(*context))
 
 
@@ -68,6 +76,8 @@ def _sized(data: bytes | None) -> bytes:
 def _read_sized(data: bytes, at: int) -> tuple[bytes | None, int]:
     size = _INT.unpack_from(data, at)[0]
     at += 4
+    if at + size > len(data):
+        raise ValueError(f"{size} bytes at {at} of {len(data)}")
     return (None, at) if size < 0 else (data[at : at + size], at + size)
 
 
@@ -84,6 +94,8 @@ def _encode_context(context: Context) -> bytes:
 def _decode_context(data: bytes) -> tuple[Context, int]:
     timestamp, offset, size = _CONTEXT.unpack_from(data)
     at = _CONTEXT.size + size
+    if not 0 <= size <= len(data) - _CONTEXT.size:
+        raise ValueError(f"a topic of {size} bytes")
     topic = data[_CONTEXT.size : at].decode() or None
     partition = _INT.unpack_from(data, at)[0]
     count = _INT.unpack_from(data, at + 4)[0]

@@ -8,13 +8,16 @@ dropped with their segment. `finish` makes open stores read the restored state.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping, Sequence
 
-from kstreams_repl.errors import TaskCorruptedError
+from kstreams_repl.errors import SerializationError, TaskCorruptedError
 from kstreams_repl.serdes.header_ids import Framed, framing
+from kstreams_repl.stores.buffer_value import BufferValue
 from kstreams_repl.stores.engine.base import Environment
 from kstreams_repl.stores.header_rows import with_headers
 from kstreams_repl.stores.lru import MOST_SAVED, ORDER, pack_order, unpack_order
+from kstreams_repl.stores.outer_join import decode_list
 from kstreams_repl.stores.segments import segment_interval_ms
 from kstreams_repl.stores.time_ordered_window import physical_key
 from kstreams_repl.stores.typed_store import LONG
@@ -26,7 +29,15 @@ _DAY_MS = 86_400_000
 _NO_TIME_SIZE = 8
 _SUPPRESS_VERSION = b"\x03"
 
+_UNREADABLE = (struct.error, ValueError, SerializationError)
 _Rows = tuple[Sequence[bytes], Sequence[bytes | None]]
+
+
+def _refuse_short(keys: Sequence[bytes | None], least: int) -> None:
+    """Raise ValueError if a key is too short for its times."""
+    shortest = min((len(key) for key in keys if key is not None), default=least)
+    if shortest < least:
+        raise ValueError(f"a key of {shortest} bytes, which has at least {least}")
 
 
 class Restorer:
@@ -71,6 +82,7 @@ class Restorer:
             StoreKind.SESSION: self._session,
             StoreKind.SUPPRESS_BUFFER: self._suppress_buffer,
             StoreKind.JOIN_GRACE_BUFFER: self._join_grace_buffer,
+            StoreKind.OUTER_JOIN: self._outer_join,
         }.get(builder.kind, self._plain)
 
     def apply(self, batch: RecordBatch) -> None:
@@ -83,7 +95,10 @@ class Restorer:
         if self._versioned is not None:
             self._apply_versions(self._versioned, batch, positions)
             return
-        keys, values = self._convert(batch)
+        try:
+            keys, values = self._convert(batch)
+        except _UNREADABLE as cause:
+            raise self._unreadable(batch, cause) from cause
         if None in keys:
             present = [(key, value) for key, value in zip(keys, values, strict=True) if key is not None]
             keys, values = [key for key, _ in present], [value for _, value in present]
@@ -101,6 +116,27 @@ class Restorer:
                 store=self._name,
             )
         return found
+
+    def _unreadable(self, batch: RecordBatch, cause: Exception) -> TaskCorruptedError:
+        """Return the error of a record that is not a row of this kind of store, with its offset."""
+        offset = batch.offsets[0]
+        for index, offset in enumerate(batch.offsets):
+            headers = None if batch.headers is None else [batch.headers[index]]
+            one = RecordBatch([batch.keys[index]], [batch.values[index]], [batch.timestamps[index]], [offset], headers)
+            try:
+                self._convert(one)
+            except _UNREADABLE as found:
+                cause = found
+                break
+        topic, _, partition = self._at.rpartition("-")
+        return TaskCorruptedError(
+            f"store {self._name} cannot be restored: {self._at} offset {offset} is not a row of a {self.builder.kind} store: {cause}",
+            hint="another program wrote to this changelog; rebuild the store: session.reset(name, dry_run=False), then deploy",
+            store=self._name,
+            topic=topic,
+            partition=int(partition) if partition.isdecimal() else None,
+            offset=offset,
+        )
 
     def finish(self, position: int) -> None:
         """Save the end position and make open stores reload; called at the end of the changelog."""
@@ -156,6 +192,7 @@ class Restorer:
         keys = [key for key in logged if key is not None]
         if len(keys) < len(logged):
             values = [value for key, value in zip(logged, values, strict=True) if key is not None]
+        _refuse_short(keys, timestamp_at)
         times = [unpack_from(key, len(key) - timestamp_at)[0] for key in keys]
         live = self._first_live(max(times, default=-1))
         self._drop_before(live, live)
@@ -170,6 +207,7 @@ class Restorer:
 
     def _time_ordered_window(self, batch: RecordBatch) -> _Rows:
         values = self._stamped(batch) if self.builder.options.get("timestamped", True) else batch.values
+        _refuse_short(batch.keys, 12)
         rows = [(physical_key(key), value) for key, value in zip(batch.keys, values, strict=True) if key is not None]
         times = [LONG.unpack_from(key)[0] for key, _ in rows]
         live = self._first_live(max(times, default=-1))
@@ -191,13 +229,25 @@ class Restorer:
                         store=self._name,
                         offset=batch.offsets[index],
                     )
+                BufferValue.decode(value)
         return batch.keys, batch.values  # type: ignore[return-value]
 
     def _join_grace_buffer(self, batch: RecordBatch) -> _Rows:
         keys = batch.keys
+        _refuse_short(keys, 13)
+        for value in batch.values:
+            if value is not None:
+                BufferValue.decode(value)
         self._raise_observed(max((LONG.unpack_from(key, 1)[0] for key in keys if key is not None), default=-1))
         self._raise_sequence(max((int.from_bytes(key[-4:], "big") for key in keys if key is not None), default=0))
         return keys, [value if value is None else value[:-_NO_TIME_SIZE] for value in batch.values]  # type: ignore[return-value]
+
+    def _outer_join(self, batch: RecordBatch) -> _Rows:
+        _refuse_short(batch.keys, 9)
+        for value in batch.values:
+            if value is not None:
+                decode_list(value)
+        return self._plain(batch)
 
     def _apply_versions(self, rows: VersionedRows, batch: RecordBatch, positions: Mapping[str, int]) -> None:
         put = rows.put

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kstreams_repl.serdes import Serde
+from kstreams_repl.serdes.base import wrong_bytes
 from kstreams_repl.stores.changelog import Changelog
 from kstreams_repl.stores.engine.base import Engine, after
 from kstreams_repl.stores.typed_store import LONG
@@ -32,13 +33,23 @@ def encode_list(items: list[bytes]) -> bytes:
 
 
 def decode_list(data: bytes) -> list[bytes]:
+    """Decode a list of byte arrays.
+
+    Raises:
+        SerializationError: it is not one.
+    """
     items = []
     at = 5
-    for _ in range(_INT.unpack_from(data, 1)[0]):
-        size = _INT.unpack_from(data, at)[0]
-        at += 4
-        items.append(data[at : at + max(size, 0)])
-        at += max(size, 0)
+    try:
+        for _ in range(_INT.unpack_from(data, 1)[0]):
+            size = _INT.unpack_from(data, at)[0]
+            at += 4
+            if not 0 < size <= len(data) - at:
+                raise wrong_bytes("outer join", data, f"a side and a value of {size} bytes at {at}")
+            items.append(data[at : at + size])
+            at += size
+    except struct.error as cause:
+        raise wrong_bytes("outer join", data, f"a list of sides and values ({cause})") from cause
     return items
 
 

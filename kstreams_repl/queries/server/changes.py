@@ -87,11 +87,15 @@ def _plain(key: bytes, size: int) -> tuple[bytes, dict[str, int]]:
 
 
 def _window(key: bytes, size: int) -> tuple[bytes, dict[str, int]]:
+    if len(key) < 12:  # another program wrote it
+        return key, {}
     start = _WINDOW.unpack(key[-12:-4])[0]
     return key[:-12], {"window_start": start, "window_end": min(start + size, _LONGEST)}
 
 
 def _session(key: bytes, size: int) -> tuple[bytes, dict[str, int]]:
+    if len(key) < 16:
+        return key, {}
     end, start = _SESSION.unpack(key[-16:])
     return key[:-16], {"window_start": start, "window_end": end}
 

@@ -6,8 +6,12 @@ from decimal import Decimal
 
 import pytest
 
+from kstreams_repl import serdes
 from kstreams_repl.inspection import run_sql
 from kstreams_repl.inspection.columns import as_array, milliseconds
+from kstreams_repl.inspection.stores import LogRows, store_table
+from kstreams_repl.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.types import RecordBatch
 from tests.unit.inspection.test_query import Tables, ask, topic
 
 LARGE = 9_007_199_254_740_993
@@ -84,3 +88,15 @@ def test_header_values_are_text_where_they_are_utf8() -> None:
     assert found.fetchall() == [("1", [{"name": "h", "value": "1"}])] and "b'" not in repr(found)
 
 
+
+
+def test_records_that_are_no_rows_are_left_out_of_a_store_and_told() -> None:
+    """One short key in a window store's changelog shifted the times of all rows behind it."""
+    builder = StoreBuilder("s", StoreKind.WINDOW, serdes.string, serdes.long, retention_ms=600_000, window_size_ms=10)
+    log = LogRows(builder, 0)
+    keys: list[bytes | None] = [b"a" + (50).to_bytes(8, "big") + bytes(4), b"short", b"b" + (70).to_bytes(8, "big") + bytes(4)]
+    log.add(RecordBatch(keys, [bytes(8)] * 3, [0, 0, 0], [0, 1, 2], None))
+    made = store_table(builder, [log.rows()], key_serde=serdes.string, value_serde=serdes.long)
+    assert made.columns["key"].to_pylist() == ["a", "b"]
+    assert [moment.microsecond for moment in made.columns["window_start"].to_pylist()] == [50_000, 70_000]
+    assert made.notes == ("store s: 1 record of its changelog is not a row of such a store and left out",)
