@@ -12,6 +12,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from kstreams_repl.errors import SqlError
 from kstreams_repl.inspection.columns import as_texts
 from kstreams_repl.inspection.sandbox import quote_identifier
 from kstreams_repl.inspection.topics import TopicScan
@@ -70,7 +71,15 @@ def _remake(database: duckdb.DuckDBPyConnection, table: str, own: pa.Schema, sch
 
 
 def _as_type(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    return as_texts(values) if pa.types.is_string(kind) else pa.array(values, kind)
+    if pa.types.is_string(kind):
+        return as_texts(values)
+    try:
+        return pa.array(values, kind)
+    except pa.ArrowException as error:
+        raise SqlError(
+            f"the values of a column have no common type that keeps them: {error}",
+            hint="integers of more than 53 bits and fractions: topic_limit= reads the last records only, session.read all as they are",
+        ) from error
 
 
 def _common(schemas: Sequence[pa.Schema]) -> pa.Schema:

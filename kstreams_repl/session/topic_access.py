@@ -16,7 +16,7 @@ from kstreams_repl.session.application.registry import ApplicationRegistry
 from kstreams_repl.session.cleanup import delete_topic
 from kstreams_repl.session.cluster_client import DEFAULT_PARTITIONS, ClusterClient
 from kstreams_repl.session.progress_messages import progress_view
-from kstreams_repl.session.topics.produce import TopicProducer, parts_of
+from kstreams_repl.session.topics.produce import TopicProducer, UntimedRecords, parts_of
 from kstreams_repl.session.topics.read import topics_table
 from kstreams_repl.session.topics.record import record_topics
 from kstreams_repl.session.topics.records import Records
@@ -116,7 +116,8 @@ class TopicAccess:
             records: values, or `(key, value)`, `(key, value, timestamp)` tuples, records that were read, or a dataframe or query
                 result whose rows become JSON objects.
             key: the field or column of each value that is also the record's key.
-            timestamp: the field or column with the record's time (ms, datetime or ISO text); None: now.
+            timestamp: the field or column with the record's time (ms, datetime or ISO text); None: now, which is reported if a field
+                looks like the time.
             key_serde, value_serde: None: chosen by the first key and value: text, long, double, bytes, else JSON.
             partitions: of the topic, if it is created.
 
@@ -132,8 +133,12 @@ class TopicAccess:
         client.create_topic(topic, partitions=partitions)
         key_serde, value_serde = client.serdes_of(topic, key_serde, value_serde)
         producer = TopicProducer(client.settings, topic, key_serde, value_serde, watch=None if broker is None else broker.check)
+        parts = UntimedRecords(parts_of(records, key=key, timestamp=timestamp))
         try:
-            return producer.send_all(parts_of(records, key=key, timestamp=timestamp))
+            count = producer.send_all(parts)
+            if note := parts.note(topic):
+                client.report(note)
+            return count
         finally:
             client.serdes.remember(topic, producer.key_serde, producer.value_serde)
 

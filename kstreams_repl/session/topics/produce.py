@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -22,6 +23,7 @@ _INTERRUPTED_SECONDS = 1.0
 _AHEAD_MS = 3_600_000
 """Kafka's default of ``message.timestamp.after.max.ms``."""
 
+_TIME_NAME = re.compile(r"(^|_)(ts|at|when)($|_)|time|date", re.IGNORECASE)
 Parts = tuple[Any, Any, int | None, Any]
 """Key, value, timestamp (ms; None: now), headers."""
 
@@ -47,6 +49,39 @@ def parts_of(records: Any, *, key: str | None = None, timestamp: str | None = No
         if timestamp is not None:
             given_time = _field(value, timestamp)
         yield given_key, value, None if given_time is None else milliseconds(given_time), headers
+
+
+class UntimedRecords:
+    """Counts the records without a time, which get the present one, and finds a field of the first of them that looks like its time."""
+
+    def __init__(self, records: Iterable[Parts]) -> None:
+        self._records = records
+        self.count = 0
+        self.field: str | None = None
+
+    def __iter__(self) -> Iterator[Parts]:
+        for record in self._records:
+            if record[2] is None:
+                if not self.count and isinstance(record[1], dict):
+                    self.field = next((name for name, item in record[1].items() if _TIME_NAME.search(str(name)) and _is_time(item)), None)
+                self.count += 1
+            yield record
+
+    def note(self, topic: str) -> str:
+        """Return what to tell the user; empty if there is nothing to tell."""
+        if self.field is None:
+            return ""
+        have, they = ("record has", "it got") if self.count == 1 else ("records have", "they got")
+        return f"{topic}: {self.count:,} {have} no timestamp: {they} the present time; timestamp={self.field!r} takes it from the field"
+
+
+def _is_time(value: Any) -> bool:
+    """Return whether a value looks like a time between 1973 and 5138: milliseconds, a date or ISO text."""
+    if isinstance(value, int | float):
+        return 1e11 <= value < 1e14
+    with suppress(KStreamsError):
+        return not isinstance(value, bytes) and milliseconds(value) is not None
+    return False
 
 
 def _rows(records: Any) -> Iterable[Any]:

@@ -12,7 +12,7 @@ from kstreams_repl.errors import ProductionError, SerializationError
 from kstreams_repl.inspection import run_sql
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.session.topics import produce
-from kstreams_repl.session.topics.produce import TopicProducer, parts_of
+from kstreams_repl.session.topics.produce import TopicProducer, UntimedRecords, parts_of
 from kstreams_repl.session.topics.records import ReadRecord, Records
 
 
@@ -128,3 +128,21 @@ def test_a_decimal_that_json_does_not_keep_is_refused() -> None:
     result = run_sql("SELECT 12345678901234567.89::DECIMAL(38, 2) AS p", SimpleNamespace(expect=lambda tables: None))
     with pytest.raises(SerializationError, match=r"12345678901234567\.89 has more digits"):
         list(parts_of(result))
+
+
+@pytest.mark.parametrize(
+    ("records", "field"),
+    [
+        ([{"event_time": 1_357_017_300_000}], "event_time"),
+        ([{"n": 1, "ts": "2013-01-01T05:15:00"}, {"n": 2}], "ts"),
+        ([("k", {"orderDate": "2013-01-01"})], "orderDate"),
+        ([{"minutes": 5, "state": "up", "data": "x", "at": "home", "time": 30}], None),
+        (["text"], None),
+        ([("k", {"ts": 1_357_017_300_000}, 5)], None),
+    ],
+)
+def test_records_that_get_the_present_time_are_told_if_they_have_another(records: Any, field: str | None) -> None:
+    """A stream-table join over such a history is empty, and nothing said why."""
+    parts = UntimedRecords(parts_of(records))
+    assert len(list(parts)) == len(records)
+    assert parts.field == field and (f"timestamp={field!r}" in parts.note("orders")) is (field is not None)
