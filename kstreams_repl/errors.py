@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 
@@ -16,6 +17,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """Return the hint for a misspelt name: ``did you mean 'counts'?``, or None if no known name is similar."""
     close = get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"did you mean {close[0]!r}?" if close else None
+
+
+def as_installed(text: str) -> str:
+    """Return a text for users with the command's name as they have it: ``./kstreams`` in a checkout, ``kstreams`` of a wheel."""
+    script = Path(__file__).resolve().parents[1] / "kstreams"
+    return text if "./kstreams" not in text or script.is_file() else text.replace("./kstreams", "kstreams")
 
 
 def is_interrupt(error: BaseException) -> bool:
@@ -39,7 +46,7 @@ class KStreamsError(Exception):
 
     def __init__(self, message: str, *, hint: str | None = None, **fields: object) -> None:
         self.message = message
-        self.hint = hint
+        self.hint = hint and as_installed(hint)
         self.fields: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
         super().__init__(message)
 

@@ -1,16 +1,17 @@
 """Creates the virtual environment that ``./kstreams`` runs in. Standard library only: it runs before anything is installed.
 
-The environment depends on three inputs: ``requirements.lock``, ``pyproject.toml`` and the folder of the checkout. It is created
-in place (virtual environments cannot be moved) by these steps:
+The environment depends on three inputs: ``requirements.lock``, ``pyproject.toml`` and the folder of the checkout; for ``./kstreams
+test`` and ``docs`` on ``requirements-test.lock`` too. It is created in place (virtual environments cannot be moved) by these steps:
 
 1. Lock: one builder at a time, by an advisory lock on the checkout's folder. The installers inherit the lock, so after a
    builder is killed it is held while its installer still writes.
 2. Check again: another call may have finished the work while this one waited.
 3. Clear: only a folder that this script created (it contains ``OWNER_MARK``) is ever deleted.
-4. Create the environment, copy the lock file into it, and install from that copy, each archive checked against its hash
-   (with uv if available, else pip).
+4. Create the environment, copy the lock file into it, and install from that copy, each archive checked against its hash: with uv,
+   which is on PATH or is installed first by pip, as locked; with pip if that fails.
 5. Copy pyproject.toml likewise and install the project itself, editable, without dependencies.
 6. Stamp the root's path. An interrupted build has no stamp and is rebuilt by the next call.
+7. Add the test tools if the command needs them or the environment had them. Their lock file is copied last and is their stamp.
 
 If only ``pyproject.toml`` changed, steps 3 and 4 are skipped.
 """
@@ -21,6 +22,7 @@ import errno
 import fcntl
 import filecmp
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -31,10 +33,16 @@ from pathlib import Path
 
 OWNER_MARK = "kstreams-made-this"
 LOCK_STAMP = "kstreams-lock.stamp"
+TOOLS_STAMP = "kstreams-test-lock.stamp"
 PROJECT_STAMP = "kstreams-project.stamp"
 ROOT_STAMP = "kstreams-root.stamp"
-NEEDED_BYTES = 1_700_000_000
-"""Disk space that the locked packages need, for the message if there is too little."""
+INSTALL_LOG = "kstreams-install.log"
+NEEDED_BYTES = 3_200_000_000
+"""Disk space that the locked packages need with the installer's cache, for the message if there is too little."""
+DOWNLOADED_MEGABYTES = {"requirements.lock": 830, "requirements-test.lock": 100}
+"""On Linux x86 with an empty cache; more than half of the first is Spark."""
+STORED = "--config-settings=--build-option=--compression=stored"
+"""Spark is published as source only: without this its jars are compressed again, into a wheel, which takes longer than its download."""
 
 
 class BootstrapError(Exception):
@@ -43,6 +51,10 @@ class BootstrapError(Exception):
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
         self.hint = hint
+
+
+class InstallerError(BootstrapError):
+    """pip or uv ended with an error, other than that of a full disk."""
 
 
 def no_room(environment: Path) -> BootstrapError:
@@ -69,11 +81,21 @@ def has_locked_packages(root: Path, environment: Path) -> bool:
         return False
 
 
-def is_fresh(root: Path, environment: Path) -> bool:
+def has_tools(root: Path, environment: Path) -> bool:
+    """Return whether the environment has exactly the test tools in this checkout's second lock file."""
+    try:
+        return filecmp.cmp(root / "requirements-test.lock", environment / TOOLS_STAMP, shallow=False)
+    except OSError:
+        return False
+
+
+def is_fresh(root: Path, environment: Path, tools: bool = False) -> bool:
     """Return whether there is nothing to do. The same condition as ``is_fresh`` in the shell script."""
     try:
-        return has_locked_packages(root, environment) and filecmp.cmp(
-            root / "pyproject.toml", environment / PROJECT_STAMP, shallow=False
+        return (
+            has_locked_packages(root, environment)
+            and filecmp.cmp(root / "pyproject.toml", environment / PROJECT_STAMP, shallow=False)
+            and (not tools or has_tools(root, environment))
         )
     except OSError:
         return False
@@ -121,11 +143,14 @@ def installer_environment() -> dict[str, str]:
     """Return the caller's variables (mirrors, certificates, proxies), without those that change the installation's target."""
     misleading = {"PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_REQUIRE_VIRTUALENV", "PYTHONHOME", "PYTHONPATH", "VIRTUAL_ENV"}
     variables = {name: value for name, value in os.environ.items() if name not in misleading}
+    for pip_name, uv_name in (("PIP_CERT", "SSL_CERT_FILE"), ("PIP_INDEX_URL", "UV_DEFAULT_INDEX")):  # uv does not read pip's
+        if pip_name in variables:
+            variables.setdefault(uv_name, variables[pip_name])
     return variables | {"PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 
 
-def run_installer(command: list[str], lock: int, log: Path, total: int, step: str) -> None:
-    """Run one installer command with its output in `log`, and with a count of packages on a terminal.
+def run_installer(command: list[str], lock: int, log: Path, step: str) -> None:
+    """Run one installer command with its output in `log`, and with the last line of it on a terminal.
 
     Raises:
         BootstrapError: the command failed; the message contains the end of its output.
@@ -145,16 +170,13 @@ def run_installer(command: list[str], lock: int, log: Path, total: int, step: st
         )
         assert process.stdout is not None
         lines: list[str] = []
-        seen = 0
         try:
             for line in process.stdout:
                 sink.write(line)
                 lines.append(line.rstrip())
-                seen += line.startswith(("Collecting ", " + "))
                 if sys.stderr.isatty():
-                    counted = f"{min(seen, total)}/{total} packages, " if seen and total > 1 else ""
-                    elapsed = f"{time.monotonic() - started:.0f} s"
-                    print(f"\r\033[Kkstreams: {step}: {counted}{elapsed}", end="", file=sys.stderr, flush=True)
+                    shown = f"kstreams: {step}, {time.monotonic() - started:.0f} s: {line.strip()}"
+                    print(f"\r\033[K{shown[: shutil.get_terminal_size().columns - 1]}", end="", file=sys.stderr, flush=True)
             status = process.wait()
         except BaseException:
             process.send_signal(signal.SIGTERM)
@@ -167,23 +189,75 @@ def run_installer(command: list[str], lock: int, log: Path, total: int, step: st
         raise no_room(log.parent)
     if status != 0:
         tail = "\n".join(f"    {line}" for line in lines[-12:])
-        raise BootstrapError(
+        raise InstallerError(
             f"{step} failed (exit {status}):\n{tail}",
             f"the whole log is {log}; check the network or your package mirror's settings, then call ./kstreams again",
         )
 
 
+def find_uv(environment: Path) -> str | None:
+    """Return a uv that runs: the environment's own, else that on PATH, which may be a version manager's link to nothing."""
+    for uv in (str(environment / "bin" / "uv"), shutil.which("uv")):
+        try:
+            if uv and subprocess.run([uv, "--version"], capture_output=True, stdin=subprocess.DEVNULL).returncode == 0:
+                return uv
+        except OSError:
+            continue
+    return None
+
+
+def installer(environment: Path) -> list[str]:
+    """Return the start of the command that installs into the environment: of uv if there is one, else of pip."""
+    python = str(environment / "bin" / "python")
+    uv = find_uv(environment)
+    if uv:
+        built_with = str(environment / LOCK_STAMP)
+        return [uv, "pip", "install", "--python", python, "--no-deps", STORED, "--build-constraints", built_with]
+    return [python, "-m", "pip", "install", "--no-compile", "--no-deps"]
+
+
+def install_uv(environment: Path, lock: int) -> None:
+    """Let pip install the locked uv, so that all else is downloaded in parallel."""
+    pinned = re.search(r"^uv==.*(?:\n .*)*", (environment / LOCK_STAMP).read_text(), re.MULTILINE)
+    if pinned is None:
+        return
+    requirement = environment / "kstreams-uv.txt"
+    requirement.write_text(pinned[0] + "\n")
+    try:
+        command = [*installer(environment), "--require-hashes", "--requirement", str(requirement)]
+        run_installer(command, lock, environment / INSTALL_LOG, "installing uv")
+    except InstallerError as error:
+        say(f"{str(error).splitlines()[0]}; going on with pip alone, which takes longer")
+
+
+def install_locked(environment: Path, lock: int, requirements: Path, step: str) -> None:
+    """Install what a lock file names, without resolving, each archive checked against its hash. Where pip installed uv, and uv fails
+    (it does not read pip's settings of mirrors), pip does it all."""
+    uv = environment / "bin" / "uv"
+    options = ["--require-hashes", "--requirement", str(requirements)]
+    try:
+        run_installer([*installer(environment), *options], lock, environment / INSTALL_LOG, step)
+    except InstallerError as error:
+        if not uv.exists() or not (environment / "bin" / "pip").exists():
+            raise
+        say(f"{str(error).splitlines()[0]} with uv; once more with pip, which takes longer")
+        uv.unlink()
+        run_installer([*installer(environment), *options], lock, environment / INSTALL_LOG, step)
+
+
+def describe(lock_file: Path) -> str:
+    """Return how much a lock file makes an installer download."""
+    names = {line.partition("==")[0] for line in lock_file.read_text().splitlines() if "==" in line}
+    return f"about {len(names)} packages, {DOWNLOADED_MEGABYTES[lock_file.name]} MB to download unless cached"
+
+
 def make_environment(root: Path, environment: Path, lock: int) -> None:
-    """Step 4. Create an empty environment and install the locked packages, without resolving, each archive checked against its
-    hash."""
-    requirements = environment / LOCK_STAMP
-    log = environment / "kstreams-install.log"
-    uv = shutil.which("uv")
-    say(f"creating {environment} with Python {sys.version.split()[0]} and {'uv' if uv else 'pip'} (once; about a minute)")
+    """Step 4. Create an empty environment and install the locked packages."""
+    say(f"creating {environment} with Python {sys.version.split()[0]}, once: {describe(root / 'requirements.lock')}")
     environment.mkdir(parents=True, exist_ok=True)
     (environment / OWNER_MARK).touch()
-    shutil.copyfile(root / "requirements.lock", requirements)
-    total = sum("==" in line for line in requirements.read_text().splitlines())
+    shutil.copyfile(root / "requirements.lock", environment / LOCK_STAMP)
+    uv = find_uv(environment)
     try:
         venv.EnvBuilder(symlinks=True, with_pip=uv is None, prompt=root.name).create(environment)
     except (OSError, subprocess.CalledProcessError) as error:
@@ -193,22 +267,25 @@ def make_environment(root: Path, environment: Path, lock: int) -> None:
             f"Python's venv module could not create {environment}: {error}",
             "install it (Debian, Ubuntu: apt-get install python3-venv), free some disk, or install uv",
         ) from error
-    python = str(environment / "bin" / "python")
-    if uv:
-        command = [uv, "pip", "install", "--python", python, "--no-deps", "--require-hashes", "--requirement", str(requirements)]
-    else:
-        command = [python, "-m", "pip", "install", "--no-deps", "--require-hashes", "--requirement", str(requirements)]
-    run_installer(command, lock, log, total, "installing the locked packages")
+    if uv is None:
+        install_uv(environment, lock)
+    install_locked(environment, lock, environment / LOCK_STAMP, "installing the locked packages")
 
 
 def install_project(root: Path, environment: Path, lock: int) -> None:
     """Step 5. Install the checkout itself, editable; its build backend is among the locked packages, so nothing is downloaded."""
     shutil.copyfile(root / "pyproject.toml", environment / PROJECT_STAMP)
-    python = str(environment / "bin" / "python")
-    uv = shutil.which("uv")
-    start = [uv, "pip", "install", "--python", python] if uv else [python, "-m", "pip", "install"]
-    command = [*start, "--no-deps", "--no-build-isolation", "--no-index", "--editable", str(root)]
-    run_installer(command, lock, environment / "kstreams-install.log", 1, "installing the project")
+    command = [*installer(environment), "--no-build-isolation", "--no-index", "--editable", str(root)]
+    run_installer(command, lock, environment / INSTALL_LOG, "installing the project")
+
+
+def install_tools(root: Path, environment: Path, lock: int) -> None:
+    """Step 7. Add what only tests and documentation need. The rest of the environment is in use, and stays valid if this fails."""
+    say(f"adding the test tools, once: {describe(root / 'requirements-test.lock')}")
+    unfinished = environment / f"{TOOLS_STAMP}.new"
+    shutil.copyfile(root / "requirements-test.lock", unfinished)
+    install_locked(environment, lock, unfinished, "installing the test tools")
+    unfinished.replace(environment / TOOLS_STAMP)
 
 
 def stamp(root: Path, environment: Path) -> None:
@@ -218,30 +295,36 @@ def stamp(root: Path, environment: Path) -> None:
     unfinished.replace(environment / ROOT_STAMP)
 
 
-def bootstrap(root: Path, environment: Path) -> None:
+def bootstrap(root: Path, environment: Path, tools: bool = False) -> None:
     """Bring the environment up to date; returns at once if it is."""
     lock = acquire_lock(root)  # 1
     try:
-        if is_fresh(root, environment):  # 2
+        if is_fresh(root, environment, tools):  # 2
             return
         started = time.monotonic()
-        if not has_locked_packages(root, environment):
+        stale_tools = tools and (environment / TOOLS_STAMP).exists() and not has_tools(root, environment)
+        if stale_tools or not has_locked_packages(root, environment):
+            tools = tools or (environment / "bin" / "pytest").exists()  # a developer's environment stays one
             clear(environment)  # 3
             make_environment(root, environment, lock)  # 4
-        (environment / ROOT_STAMP).unlink(missing_ok=True)
-        install_project(root, environment, lock)  # 5
-        stamp(root, environment)  # 6
+        if not is_fresh(root, environment):
+            (environment / ROOT_STAMP).unlink(missing_ok=True)
+            install_project(root, environment, lock)  # 5
+            stamp(root, environment)  # 6
+        if tools and not has_tools(root, environment):
+            install_tools(root, environment, lock)  # 7
         say(f"ready after {time.monotonic() - started:.0f} s")
     finally:
         os.close(lock)
 
 
 def main(arguments: list[str]) -> int:
-    """Run the shell script's call ``bootstrap.py ROOT ENVIRONMENT``."""
-    root, environment = (Path(argument) for argument in arguments)
+    """Run the shell script's call ``bootstrap.py ROOT ENVIRONMENT [test]``."""
+    root, environment = (Path(argument) for argument in arguments[:2])
+    tools = arguments[2:] == ["test"]
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        bootstrap(root, environment)
+        bootstrap(root, environment, tools)
     except KeyboardInterrupt:
         say("interrupted; the next call starts over")
         return 130

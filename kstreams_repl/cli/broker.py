@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from kstreams_repl.errors import KStreamsError
+from kstreams_repl.errors import KStreamsError, as_installed
 
 DEFAULT_DIRECTORY = Path(".kstreams") / "broker"
 
@@ -55,7 +55,7 @@ def start(directory: Path, as_json: bool, port: int | None, heap: str, foregroun
             broker.stop()
     elif not as_json:
         where = "" if directory == DEFAULT_DIRECTORY else f" --directory {directory}"
-        click.echo(f"stop it with: ./kstreams broker stop{where}")
+        click.echo(as_installed(f"stop it with: ./kstreams broker stop{where}"))
 
 
 @main.command()

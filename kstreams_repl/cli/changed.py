@@ -26,7 +26,7 @@ from kstreams_repl.errors import KStreamsError
 PACKAGES = ("kstreams_repl", "kernel_ext")
 CHEAP = ("tests/unit/", "tests/conformance/")
 BY_NAME = ("kstreams_repl/__init__.py", "kstreams_repl/cli/registry.py")  # lazy imports: a test depends on the names it uses
-EVERYTHING = {"pyproject.toml", "requirements.lock"}
+EVERYTHING = {"pyproject.toml", "requirements.lock", "requirements-test.lock"}
 WHOLE = "the checkout as a whole"
 NOTEBOOK = ("kstreams_repl.session", "kernel_ext.extension")
 _MODULE = re.compile(r"\b(?:kstreams_repl|kernel_ext|tests)(?:\.\w+)*")

@@ -14,13 +14,13 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
 from kstreams_repl.cli import bootstrap
 from kstreams_repl.cli.checkout import find_checkout
-from kstreams_repl.errors import JavaNotFoundError, KStreamsError
+from kstreams_repl.errors import JavaNotFoundError, KStreamsError, as_installed
 
 GIGABYTE = 1024**3
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -70,7 +70,7 @@ def check_environment() -> Finding:
     absent = [package for package in CORE_PACKAGES if installed_version(package) is None]
     if absent:
         found = f"not installed: {', '.join(absent)}"
-        return Finding(name, Status.MISSING, found, "call ./kstreams, or pip install kstreams-repl")
+        return Finding(name, Status.MISSING, found, "pip install 'kstreams-repl[all]'; in a checkout, its kstreams script does it")
     root = find_checkout()
     if root is None:
         return Finding(name, Status.OK, f"installed in {sys.prefix}")
@@ -79,7 +79,8 @@ def check_environment() -> Finding:
         return Finding(name, Status.WARNING, f"{environment}, not created from the lock file", "call the checkout's ./kstreams")
     if not bootstrap.is_fresh(root, environment):
         return Finding(name, Status.WARNING, f"{environment} does not match requirements.lock", "call ./kstreams again")
-    return Finding(name, Status.OK, f"{environment} matches requirements.lock")
+    tools = "" if bootstrap.has_tools(root, environment) else "; the first kstreams test adds the test tools"
+    return Finding(name, Status.OK, f"{environment} matches requirements.lock{tools}")
 
 
 def check_java() -> Finding:
@@ -223,4 +224,5 @@ CHECKS: tuple[Callable[[], Finding], ...] = (
 
 def examine(checks: Iterable[Callable[[], Finding]] = CHECKS) -> list[Finding]:
     """Return all findings, in the table's order."""
-    return [check() for check in checks]
+    findings = [check() for check in checks]
+    return [replace(finding, fix=as_installed(finding.fix)) for finding in findings]

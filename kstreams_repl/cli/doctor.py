@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from kstreams_repl.cli.checks import Finding, Status, examine
+from kstreams_repl.errors import as_installed
 
 STYLES = {Status.OK: "[green]ok[/]", Status.WARNING: "[yellow]warning[/]", Status.MISSING: "[red]missing[/]"}
 
@@ -18,7 +19,7 @@ WIDTH_OF_A_LOG = 140
 
 
 def as_table(findings: Sequence[Finding]) -> Table:
-    table = Table("", "state", "found", "fix", title="./kstreams doctor", title_justify="left")
+    table = Table("", "state", "found", "fix", title=as_installed("./kstreams doctor"), title_justify="left")
     table.columns[2].overflow = table.columns[3].overflow = "fold"
     for finding in findings:
         table.add_row(finding.name, STYLES[finding.status], escape(finding.found), escape(finding.fix))

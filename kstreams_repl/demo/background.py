@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kstreams_repl.errors import KStreamsError
+from kstreams_repl.errors import KStreamsError, as_installed
 from kstreams_repl.instance.control.control_files import read_whole
 from kstreams_repl.kafka.embedded.layout import write_atomically
 from kstreams_repl.processes import ProcessRecord, open_log, start_apart
@@ -87,7 +87,7 @@ def refuse_background_demo(directory: Path) -> None:
 def stop_command(directory: Path) -> str:
     """Return the command that ends the background demo of a directory."""
     usual = directory == Path(".kstreams/demo").absolute()
-    return "./kstreams demo --stop" if usual else f"./kstreams demo --stop --directory {directory}"
+    return as_installed("./kstreams demo --stop" if usual else f"./kstreams demo --stop --directory {directory}")
 
 
 def start(directory: Path, request: Mapping[str, Any], *, relay: Callable[[bytes], None]) -> BackgroundDemo:

@@ -14,6 +14,7 @@ import click
 
 from kstreams_repl.demo import background
 from kstreams_repl.demo.screen import Screen
+from kstreams_repl.errors import as_installed
 
 
 @click.command(help="Run a year of real departures through a topology on Spark and Kafka, and check every result.")
@@ -115,11 +116,11 @@ def _keep(where: Path, request: dict[str, Any]) -> dict[str, Any]:
     if quiet:
         running = {"pid": demo.pid, "bootstrap_servers": demo.bootstrap_servers, "application": demo.application}
         return {**verdict, "background": {**running, "directory": demo.directory, "stop": end}}
-    click.echo(f"""
+    click.echo(as_installed(f"""
 Still running: broker {demo.bootstrap_servers}, application {demo.application}, process {demo.pid}.
 Query it from ./kstreams repl, a notebook or any Python process with this package:
 {demo.instructions}
-Stop it: {end}""")
+Stop it: {end}"""))
     return verdict
 
 
@@ -130,9 +131,7 @@ def _stop(where: Path, as_json: bool) -> None:
     elif stopped and demo is not None:
         click.echo(f"stopped {demo.application or 'the demo'} at a commit, and the broker at {demo.bootstrap_servers or where}")
     elif demo is not None:
-        click.echo(
-            f"the background demo (process {demo.pid}) has already ended without --stop; "
-            f"what it committed is in {where}, and ./kstreams demo --resume continues it"
-        )
+        ended = f"the background demo (process {demo.pid}) has already ended without --stop; "
+        click.echo(as_installed(f"{ended}what it committed is in {where}, and ./kstreams demo --resume continues it"))
     else:
         click.echo(f"no background demo runs in {where}")

@@ -22,6 +22,9 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 LOCK = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+TEST_LOCK = (ROOT / "requirements-test.lock").read_text(encoding="utf-8")
+FOR_TESTS = ("test", "docs", "dev")
+"""Extras whose packages come with the first ``./kstreams test``."""
 SHIPPED = {"kstreams_repl/__init__.py", "kstreams_repl/py.typed", "kstreams_repl/kafka/embedded/jars.lock", "kernel_ext/__init__.py"}
 FOR_A_CHECKOUT = (
     "kstreams_repl/bench/", "kstreams_repl/testing/conformance/", "kstreams_repl/cli/test.py", "kstreams_repl/cli/changed.py",
@@ -33,27 +36,43 @@ HEAVY = {
 }  # fmt: skip
 
 
-def wanted() -> list[Requirement]:
-    """Every requirement of the project, of its extras and of the bootstrap."""
+def wanted() -> list[tuple[Requirement, bool]]:
+    """Every requirement of the project, of its extras and of the bootstrap; True for what a user needs."""
     project = PROJECT["project"]
-    lists = [project["dependencies"], *project["optional-dependencies"].values(), *PROJECT["dependency-groups"].values()]
-    found = [Requirement(text) for each in lists for text in each]
-    return [requirement for requirement in found if requirement.name != project["name"]]
+    extras = project["optional-dependencies"]
+    users = [project["dependencies"], *(extras[name] for name in extras if name not in FOR_TESTS), *PROJECT["dependency-groups"].values()]
+    found = [(Requirement(text), True) for each in users for text in each]
+    found += [(Requirement(text), False) for name in FOR_TESTS for text in extras[name]]
+    return [(requirement, user) for requirement, user in found if requirement.name != project["name"]]
 
 
-def test_the_lock_holds_names_versions_and_hashes_only() -> None:
+def pins_here(lock: str) -> dict[str, set[str]]:
+    """The versions of each package that a lock installs on this Python and platform."""
+    pins = [Requirement(line.rstrip(" \\")) for line in lock.splitlines() if not line.startswith(" ")]
+    found: dict[str, set[str]] = {}
+    for pin in pins:
+        if pin.marker is None or pin.marker.evaluate(dict(default_environment())):
+            found.setdefault(canonicalize_name(pin.name), set()).add(str(pin.specifier)[2:])
+    return found
+
+
+def test_the_locks_hold_names_versions_and_hashes_only() -> None:
     pin = re.compile(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+( ; .+)? \\")
-    for line in LOCK.splitlines():
+    for line in LOCK.splitlines() + TEST_LOCK.splitlines():
         assert pin.fullmatch(line) or re.fullmatch(r"    --hash=sha256:[0-9a-f]{64}( \\)?", line), line
 
 
-@pytest.mark.parametrize("requirement", wanted(), ids=str)
-def test_the_lock_satisfies_the_projects_requirements(requirement: Requirement) -> None:
-    pins = [Requirement(line.rstrip(" \\")) for line in LOCK.splitlines() if not line.startswith(" ")]
-    here = [pin for pin in pins if pin.marker is None or pin.marker.evaluate(dict(default_environment()))]
-    versions = [str(pin.specifier)[2:] for pin in here if canonicalize_name(pin.name) == canonicalize_name(requirement.name)]
+@pytest.mark.parametrize(("requirement", "user"), wanted(), ids=str)
+def test_the_lock_satisfies_the_projects_requirements(requirement: Requirement, user: bool) -> None:
+    versions = pins_here(LOCK if user else LOCK + TEST_LOCK)[canonicalize_name(requirement.name)]
     assert len(versions) == 1
-    assert requirement.specifier.contains(versions[0])
+    assert all(requirement.specifier.contains(version) for version in versions)
+
+
+def test_what_only_tests_need_is_not_in_the_users_lock() -> None:
+    tools = {canonicalize_name(requirement.name) for requirement, user in wanted() if not user}
+    users = {canonicalize_name(requirement.name) for requirement, user in wanted() if user}
+    assert (tools - users) & pins_here(LOCK).keys() <= {"nbclient"}  # JupyterLab needs it too
 
 
 def test_a_library_user_need_not_install_spark_or_jupyter() -> None:

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from kstreams_repl.cli.bootstrap import LOCK_STAMP, OWNER_MARK, PROJECT_STAMP, ROOT_STAMP
+from kstreams_repl.cli import bootstrap
+from kstreams_repl.cli.bootstrap import LOCK_STAMP, OWNER_MARK, PROJECT_STAMP, ROOT_STAMP, TOOLS_STAMP
 from tests.disks import SmallDisk, small_disk
 
 __all__ = ["small_disk"]
@@ -64,6 +65,7 @@ class Checkout:
         (root / "backend.py").write_text(BACKEND)
         (root / "pyproject.toml").write_text(PROJECT)
         (root / "requirements.lock").write_text("")
+        (root / "requirements-test.lock").write_text("")
         self.home = root.parent / "home"
         self.home.mkdir(exist_ok=True)
 
@@ -126,6 +128,105 @@ def test_a_module_in_the_callers_folder_is_not_taken_for_ours(built: Checkout, t
     (tmp_path / "kstreams_repl").mkdir()
     (tmp_path / "kstreams_repl" / "__init__.py").write_text("raise SystemExit('the wrong one')")
     assert built.run("x", cwd=tmp_path).returncode == 0
+
+
+def test_the_test_tools_come_with_the_first_command_that_needs_them(checkout: Checkout) -> None:
+    first = checkout.run("demo", "test")
+    assert "about 0 packages, 830 MB to download" in first.stderr and "test tools" not in first.stderr
+    added = checkout.run("--debug", "test", "x")
+    assert added.stdout == f"{checkout.venv}|--debug|test|x\n"
+    assert "adding the test tools" in added.stderr and "creating" not in added.stderr
+    for command in ("test", "docs", "demo"):
+        assert checkout.run(command).stderr == ""
+    (checkout.venv / TOOLS_STAMP).unlink()  # as after an interruption, or with an environment from before
+    assert checkout.run("demo").stderr == ""
+    assert "adding the test tools" in checkout.run("docs").stderr
+
+
+class Installed:
+    """An environment whose pip and uv are recorded instead of run; `failing` is a word of the command that fails."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, lock: str, failing: str = "") -> None:
+        self.folder, self.commands = folder, list[list[str]]()
+        self.failing = failing
+        (folder / "bin").mkdir()
+        for tool in ("pip", "python"):
+            self.add(tool)
+        (folder / LOCK_STAMP).write_text(lock)
+        monkeypatch.setattr(bootstrap, "run_installer", self.run)
+        monkeypatch.setenv("PATH", str(folder / "nowhere"))
+
+    def add(self, tool: str) -> None:
+        (self.folder / "bin" / tool).write_text("#!/bin/sh\n")
+        (self.folder / "bin" / tool).chmod(0o755)
+
+    def run(self, command: list[str], lock: int, log: Path, step: str) -> None:
+        self.commands.append(command)
+        if self.failing and any(self.failing in word for word in command):
+            raise bootstrap.InstallerError(f"{step} failed (exit 1):\n    no mirror", "none")
+        if "kstreams-uv.txt" in command[-1]:
+            self.add("uv")
+
+    def install(self) -> list[str]:
+        """Return which tool each command was run with."""
+        bootstrap.install_uv(self.folder, 0)
+        bootstrap.install_locked(self.folder, 0, self.folder / LOCK_STAMP, "installing the locked packages")
+        return ["uv" if command[0].endswith("/uv") else "pip" for command in self.commands]
+
+
+LOCKED_UV = """\
+urllib3==2 \\
+    --hash=sha256:11
+uv==0.9 \\
+    --hash=sha256:22 \\
+    --hash=sha256:33
+uvicorn==1 \\
+    --hash=sha256:44
+"""
+
+
+def test_pip_installs_the_locked_uv_which_installs_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Installed(tmp_path, monkeypatch, LOCKED_UV).install() == ["pip", "uv"]
+    lines = (tmp_path / "kstreams-uv.txt").read_text().splitlines()
+    assert lines == ["uv==0.9 \\", "    --hash=sha256:22 \\", "    --hash=sha256:33"]
+
+
+@pytest.mark.parametrize(("failing", "tools"), [("kstreams-uv.txt", ["pip", "pip"]), ("bin/uv", ["pip", "uv", "pip"])])
+def test_pip_installs_all_where_uv_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str, tools: list[str]) -> None:
+    environment = Installed(tmp_path, monkeypatch, LOCKED_UV, failing)
+    assert environment.install() == tools
+    assert all("--require-hashes" in command for command in environment.commands)
+
+
+def test_pip_that_fails_too_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(bootstrap.InstallerError, match="no mirror"):
+        Installed(tmp_path, monkeypatch, "", failing="pip").install()
+
+
+def test_uv_gets_the_mirror_and_the_certificates_that_pip_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SSL_CERT_FILE", "UV_DEFAULT_INDEX"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PIP_CERT", "/certificates.pem")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://mirror/simple")
+    variables = bootstrap.installer_environment()
+    assert (variables["SSL_CERT_FILE"], variables["UV_DEFAULT_INDEX"]) == ("/certificates.pem", "http://mirror/simple")
+
+
+@pytest.mark.slow
+def test_an_environment_with_test_tools_keeps_them_when_the_lock_changes(checkout: Checkout) -> None:
+    checkout.run("test")
+    (checkout.venv / "bin" / "pytest").touch()
+    (checkout.root / "requirements.lock").write_text("# another pin\n")
+    assert "adding the test tools" in checkout.run("demo").stderr
+    assert (checkout.venv / TOOLS_STAMP).exists()
+
+
+@pytest.mark.slow
+def test_a_changed_lock_of_the_test_tools_makes_the_environment_anew_for_tests_only(checkout: Checkout) -> None:
+    checkout.run("test")
+    (checkout.root / "requirements-test.lock").write_text("# another pin\n")
+    assert checkout.run("demo").stderr == ""
+    assert "creating" in checkout.run("test").stderr
 
 
 @pytest.mark.slow
@@ -236,7 +337,7 @@ def test_a_disk_without_room_is_told_with_what_is_needed_and_the_next_call_start
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     errors = [line for line in done.stderr.splitlines() if not line.startswith("kstreams: ")]
-    assert re.fullmatch(rf"Error: not enough disk space for {disk.path}/venv: \d MB free, about 1,700 MB needed", errors[0])
+    assert re.fullmatch(rf"Error: not enough disk space for {disk.path}/venv: \d MB free, about 3,200 MB needed", errors[0])
     assert errors[1].startswith("Hint: free some space on that disk") and len(errors) == 2
     disk.make_room(200)
     done = checkout.run("x", KSTREAMS_VENV=str(disk.path / "venv"))

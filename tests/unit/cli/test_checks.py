@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kstreams_repl import errors
 from kstreams_repl.cli import checks, doctor
 from kstreams_repl.cli.checks import Finding, Status
 from kstreams_repl.cli.main import main
@@ -23,6 +24,16 @@ def test_this_machine_passes(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_every_miss_has_a_fix() -> None:
     assert [finding for finding in checks.examine() if finding.status is not Status.OK and not finding.fix] == []
+
+
+def test_without_a_checkout_no_fix_or_hint_names_its_script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KSTREAMS_CACHE", str(tmp_path))
+    assert any("./kstreams prepare" in finding.fix for finding in checks.examine())
+    monkeypatch.setattr(errors, "__file__", str(tmp_path / "site-packages" / "kstreams_repl" / "errors.py"))
+    monkeypatch.setattr(checks, "find_checkout", lambda: None)
+    fixes = [finding.fix for finding in checks.examine()]
+    assert any(fix.startswith("kstreams prepare") for fix in fixes) and not any("./kstreams" in fix for fix in fixes)
+    assert str(errors.KStreamsError("no broker", hint="./kstreams broker start")) == "no broker\nHint: kstreams broker start"
 
 
 def test_a_miss_ends_with_exit_code_1(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
