@@ -139,6 +139,10 @@ def shown_address(uri: str) -> str:
     return parts._replace(netloc=f"{name.partition(':')[0]}:***@{host}").geturl()
 
 
+def _drift(value: Any) -> int | None:
+    return None if value is None else _at_least(-1)(value)
+
+
 def _scheduler(value: Any) -> Any:
     return value if callable(value) else _one_of("most-buffered", "longest-waiting")(value)
 
@@ -157,6 +161,12 @@ KEYS: dict[str, Key] = {
         _scheduler,
         "most-buffered",
         "The task to process next: most-buffered, longest-waiting, or a callable (instance/polling/scheduler.py).",
+    ),
+    "repl.alignment.drift.ms": Key(
+        _drift,
+        None,
+        "How far, in event time, one partition may be ahead of the others before a repartition; None: as far as no window behind it loses "
+        "a record; -1: without bound.",
     ),
     "num.standby.replicas": Key(_at_least(0), 0, "Standby copies of each store on other executors."),
     "state.dir": Key(_optional_text, None, "Directory of local state; default: the project's state directory."),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import ConfigError
+from kstreams_repl.instance.alignment_rules import AlignmentRule, alignment_rules
 from kstreams_repl.kafka.clients import ClientSettings, Isolation
 from kstreams_repl.kafka.query_tokens import QueryTokens
 from kstreams_repl.kafka_streams_keys import CLIENT
@@ -66,6 +67,12 @@ class ApplicationPlan:
     def instances(self) -> int:
         """Number of instance slots."""
         return len(self.assignment)
+
+    @property
+    def alignment(self) -> tuple[AlignmentRule, ...]:
+        """Which sub-topologies advance together in event time."""
+        parts = {spec.subtopology.id: spec.subtopology for tasks in self.assignment for spec in tasks}
+        return alignment_rules(parts.values(), self.config)
 
     @property
     def isolation(self) -> Isolation:

@@ -30,6 +30,7 @@ class InputPositions:
     Attributes:
         by_partition: the task of each input partition.
         ends: where the consumer last met the end of each partition, beyond any transaction markers.
+        routed: with processing threads, the offset after the last record that was put into an inbox.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class InputPositions:
         self._bounds = bounds
         self.by_partition: dict[TopicPartition, ActiveTask] = {}
         self.ends: dict[TopicPartition, int] = {}
+        self.routed: dict[TopicPartition, int] = {}
         self._reached: dict[TopicPartition, int] = {}
         """Next offset to be taken from the consumer, for inputs of tasks with more than one partition."""
         self._stable: dict[TopicPartition, tuple[int, int]] = {}
@@ -86,6 +88,21 @@ class InputPositions:
             reached = max(reached, self._bounds.passed(partition))
         met = end is not None and (reached >= end or self._is_stable_end(partition, reached, end))
         task.task.set_lag(partition, 0 if met else None)
+
+    def is_at_end(self, task: ActiveTask, partition: TopicPartition) -> bool:
+        """Return whether no record of a partition without buffered records is known to be on its way, as far as the client knows
+        without a request. Records of open transactions are not on their way.
+        """
+        if self._bounds is not None and self._bounds.is_reached(partition):
+            return True
+        following = task.task.group.queues[partition].next_offset
+        if partition in self.routed and (following is None or following < self.routed[partition]):
+            return False
+        reached = max(task.starts[partition] if following is None else following, self.ends.get(partition, -1))
+        if self.ends.get(partition) == reached:
+            return True
+        end = known_end(self._clients.consumer, partition)
+        return end is not None and reached >= end
 
     def update_missing_lags(self, task: ActiveTask) -> None:
         """Refresh the lag of each empty queue before the task continues without it."""

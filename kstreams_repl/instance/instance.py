@@ -27,6 +27,7 @@ from kstreams_repl.instance.input_bounds import InputBounds
 from kstreams_repl.instance.input_positions import InputPositions
 from kstreams_repl.instance.instance_counters import InstanceCounters
 from kstreams_repl.instance.lifecycle import InstanceLifecycle, InstanceState
+from kstreams_repl.instance.polling.alignment import Alignment
 from kstreams_repl.instance.state.global_tables import GlobalTables
 from kstreams_repl.instance.state.snapshots import Snapshotter
 from kstreams_repl.instance.state.standby_tasks import StandbyTasks
@@ -72,6 +73,7 @@ class Instance:
     """Clients and tasks of one slot. Not thread-safe. After any error except a user's it may only be closed.
 
     Attributes:
+        alignment: keeps tasks together in event time; None: no operator needs it.
         bounds: where the input ends; None: the application runs as a stream.
         closing: closes windows at the end of a bounded run; None: they stay open.
         executor: executor whose directory holds the tasks' local state.
@@ -101,6 +103,8 @@ class Instance:
         self.closing = None if plan.closes is None else WindowClosing(plan, plan.closes, clients.admin, self.tasks)
         self.table_completion = None if plan.stops is None else TableCompletion(plan, clients.admin, collector.tables)
         self.input = InputPositions(clients, self.tasks, plan.isolation, self.bounds)
+        rules = plan.alignment
+        self.alignment = Alignment(rules, self.input, plan.instances) if rules else None
         self.take_over = TakeOver()
         self.globals: GlobalTables | None = None
         self.updater: StateUpdater | None = None
@@ -137,6 +141,8 @@ class Instance:
         self.input.assign(task)
         if self.bounds is not None:
             self.bounds.assign(task)
+        if self.alignment is not None:
+            self.alignment.add(task)
 
     # ---- states
 

@@ -233,7 +233,10 @@ class _Runner:
     def _poll(self) -> Signal:
         assert self._instance is not None
         inline = self._plan.config["num.processing.threads"] == 1 or self._is_traced() or self._plan.stops is not None
-        self._loop = (PollLoop if inline else ThreadedPollLoop)(self._instance, signal=self._check, report=self._report)
+        aligned, slots = self._instance.alignment, self._plan.instances
+        peers = None if aligned is None or slots < 2 else self._control.event_times(slots, aligned.groups)
+        loop = PollLoop if inline else ThreadedPollLoop
+        self._loop = loop(self._instance, signal=self._check, report=self._report, peers=peers)
         try:
             return self._loop.run(self._deadline())
         finally:

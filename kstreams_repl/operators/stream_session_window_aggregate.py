@@ -8,6 +8,7 @@ from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
 from kstreams_repl.operators.kernel import kernel
+from kstreams_repl.operators.lateness import Lateness
 from kstreams_repl.operators.tuple_forwarder import as_stored
 from kstreams_repl.operators.window_close import SessionCloser, StreamTime
 from kstreams_repl.types import Headers, Windowed
@@ -44,6 +45,11 @@ class StreamSessionWindowAggregate(Operator):
     emit_on_close: bool = False
     send_old_values: bool = False
     count: bool = False
+
+    @property
+    def lateness(self) -> Lateness:
+        """When a record is late; a session that is emitted when it closes must have all its records by then."""
+        return Lateness(slack_ms=0 if self.emit_on_close else self.gap_ms, grace_ms=self.grace_ms)
 
     def build(self, node: NodeContext, forward: Process) -> Process:
         store, drop, record = node.store(self.store), node.drop, node.record

@@ -9,6 +9,7 @@ from typing import Any
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.operators.base import NodeContext, Operator, Process
 from kstreams_repl.operators.kernel import kernel
+from kstreams_repl.operators.lateness import Lateness
 from kstreams_repl.operators.tuple_forwarder import as_stored, forwards_on_flush
 from kstreams_repl.operators.window_close import StreamTime, WindowCloser
 from kstreams_repl.types import Headers, Windowed
@@ -42,6 +43,11 @@ class StreamSlidingWindowAggregate(Operator):
     emit_on_close: bool = False
     send_old_values: bool = False
     count: bool = False
+
+    @property
+    def lateness(self) -> Lateness:
+        """When a record is late: a window ends at each record, so a part of the grace is the slack."""
+        return Lateness(slack_ms=self.grace_ms // 4, grace_ms=self.grace_ms)
 
     def build(self, node: NodeContext, forward: Process) -> Process:
         store = node.store(self.store)

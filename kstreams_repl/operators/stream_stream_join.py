@@ -8,6 +8,7 @@ from typing import Any
 
 from kstreams_repl.operators.base import NodeContext, Operator, Process
 from kstreams_repl.operators.kernel import kernel
+from kstreams_repl.operators.lateness import Lateness
 from kstreams_repl.operators.outer_join_buffer import JoinTime, ParkedRecords
 from kstreams_repl.operators.user_functions import joiner_of_side
 from kstreams_repl.operators.window_close import StreamTime
@@ -55,6 +56,12 @@ class StreamStreamJoin(Operator):
     time_tracker: str
     with_key: bool = False
     prior: bool = False
+
+    @property
+    def lateness(self) -> Lateness:
+        """When a record is late: after its window has ended, or, in an outer join, when others may have been emitted without it."""
+        slack = 0 if self.outer_store is not None else max(0, self.after_ms)
+        return Lateness(slack_ms=slack or self.grace_ms // 4, grace_ms=self.grace_ms)
 
     def build(self, node: NodeContext, forward: Process) -> Process:
         record = node.record
@@ -140,6 +147,11 @@ class StreamStreamSelfJoin(Operator):
     grace_ms: int
     joiner: Callable[..., Any]
     with_key: bool = False
+
+    @property
+    def lateness(self) -> Lateness:
+        """When a record is late: after its window has ended."""
+        return Lateness(slack_ms=max(0, self.after_ms) or self.grace_ms // 4, grace_ms=self.grace_ms)
 
     def build(self, node: NodeContext, forward: Process) -> Process:
         store = node.store(self.store)

@@ -9,6 +9,7 @@ from typing import Any
 from kstreams_repl.operators.aggregators import count_one
 from kstreams_repl.operators.base import NodeContext, Operator, Process
 from kstreams_repl.operators.kernel import kernel
+from kstreams_repl.operators.lateness import Lateness
 from kstreams_repl.operators.tuple_forwarder import as_stored, entries_of, forwards_on_flush
 from kstreams_repl.operators.window_close import StreamTime, WindowCloser
 from kstreams_repl.types import Headers, Windowed
@@ -47,6 +48,11 @@ class StreamWindowAggregate(Operator):
     emit_on_close: bool = False
     send_old_values: bool = False
     count: bool = False
+
+    @property
+    def lateness(self) -> Lateness | None:
+        """When a record is late; None: unlimited windows never end."""
+        return None if self.unlimited_start_ms is not None else Lateness(self.size_ms, self.advance_ms, grace_ms=self.grace_ms)
 
     def build(self, node: NodeContext, forward: Process) -> Process:
         store, drop, record = node.store(self.store), node.drop, node.record

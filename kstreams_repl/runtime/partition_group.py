@@ -14,7 +14,7 @@ from kstreams_repl.runtime.java_queue import JavaPriorityQueue
 from kstreams_repl.runtime.record_queue import RecordQueue, StreamClock
 from kstreams_repl.types import RecordBatch, TopicPartition
 
-_FOREVER = 1 << 63
+FOREVER = 1 << 63
 IDLE_DISABLED = -1
 
 
@@ -85,13 +85,28 @@ class PartitionGroup:
             self.enforced += 1
         return filled > 0
 
-    def run(self, count: int) -> int:
-        """Process at most `count` records of one queue while it has the smallest head timestamp. Call it only when `ready`."""
+    @property
+    def head_time(self) -> int | None:
+        """The timestamp of the next record; None: nothing is buffered."""
+        first = self._filled.peek()
+        return None if first is None else first.head_ts
+
+    def has_before(self, limit: int) -> bool:
+        """Return whether the next record is earlier than `limit`."""
+        first = self._filled.peek()
+        return first is not None and first.head_ts < limit
+
+    def run(self, count: int, before: int = FOREVER) -> int:
+        """Process at most `count` records of one queue while it has the smallest head timestamp. Call it only when `ready`.
+
+        Args:
+            before: end before the first record of this time or later; the next record must be earlier.
+        """
         filled = self._filled
         queue = filled.poll()
         following = filled.peek()
         poison = queue.corrupted
-        done = queue.run(count, _FOREVER if following is None else following.head_ts)
+        done = queue.run(count, before if following is None else min(before, following.head_ts))
         if not poison:
             queue.entered += done
         if queue.has_head:

@@ -25,7 +25,7 @@ from kstreams_repl.runtime.crash_trace import Trace, traced
 from kstreams_repl.runtime.handlers import resolve
 from kstreams_repl.runtime.loop_codegen import Fused, fuse_source
 from kstreams_repl.runtime.metering import Meter
-from kstreams_repl.runtime.partition_group import PartitionGroup
+from kstreams_repl.runtime.partition_group import FOREVER, PartitionGroup
 from kstreams_repl.runtime.record_context import NOWHERE
 from kstreams_repl.runtime.record_queue import RecordQueue
 from kstreams_repl.runtime.source import CompiledSource
@@ -201,8 +201,11 @@ class StreamTask:
 
     # ---- processing ------------------------------------------------------------------------------------------------------------
 
-    def process(self, max_records: int = 1) -> int:
+    def process(self, max_records: int = 1, before: int = FOREVER) -> int:
         """Process up to `max_records` records in order; return how many were processed (0: nothing is ready).
+
+        Args:
+            before: event time that is not processed now (`instance.polling.alignment`).
 
         Raises:
             StreamsProcessingError: a user function raised; the task must not be used or committed any more.
@@ -214,10 +217,10 @@ class StreamTask:
             max_records = done + min(max_records, self.calls.room())
         wall_clock = self.services.wall_clock
         try:
-            while done < max_records and group.ready(wall_clock()):
+            while done < max_records and group.ready(wall_clock()) and group.has_before(before):
                 if self.services.mixes:
                     self.services.drain()
-                done += group.run(max_records - done)
+                done += group.run(max_records - done, before)
             self.services.drain()
         except BaseException as error:  # sys.exit() in a user function is also an error of that function
             self.errors.fail(error, None)

@@ -15,6 +15,9 @@ CALL_SEEDS = 30
 SQL_SEEDS = 20
 """The same of the simulation with an aggregate by SQL."""
 
+ALIGNED_SEEDS = 60
+"""The same of the simulation with partitions that advance together in event time."""
+
 
 def full(count: int) -> int:
     """The count of the table, scaled by the environment variable."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.counts import CALL_SEEDS, SEEDS, SQL_SEEDS, full
+from tests.faults.counts import ALIGNED_SEEDS, CALL_SEEDS, SEEDS, SQL_SEEDS, full
 from tests.faults.reliability import note
 from tests.faults.simulation.seed import run_seed
 from tests.faults.simulation.steps import STEPS
@@ -77,6 +77,23 @@ def test_no_seed_of_very_many_with_an_aggregate_by_sql_breaks_its_state() -> Non
     count = full(500)
     wrong = _run(SQL_SEEDS, count, "--sql")
     note("R24", "simulated runs with an aggregate by SQL, further seeds", count, len(wrong))
+    assert not wrong, "\n".join(wrong[:5])
+
+
+@pytest.mark.timeout(600)
+def test_no_seed_with_alignment_in_event_time_deadlocks() -> None:
+    """Instances that wait for each other's partitions, while some are killed, stopped, replaced and cut off."""
+    wrong = _run(0, ALIGNED_SEEDS, "--aligned")
+    note("R24", "simulated runs with alignment in event time", ALIGNED_SEEDS, len(wrong))
+    assert not wrong, "\n".join(wrong[:5])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_no_seed_of_very_many_with_alignment_in_event_time_deadlocks() -> None:
+    count = full(500)
+    wrong = _run(ALIGNED_SEEDS, count, "--aligned")
+    note("R24", "simulated runs with alignment in event time, further seeds", count, len(wrong))
     assert not wrong, "\n".join(wrong[:5])
 
 

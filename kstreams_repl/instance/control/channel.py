@@ -22,7 +22,7 @@ A command below the generation in force is refused. After STOP only a higher gen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -88,6 +88,20 @@ class ControlChannel(Protocol):
         """Stop reading; the last reports stay available."""
 
 
+ReportedTimes = tuple[Sequence[int], float]
+"""(by group of sub-topologies, the oldest event time that the others must wait for; its age in seconds)."""
+
+
+class PeerTimes(Protocol):
+    """What the instances of one generation report to each other."""
+
+    def report(self, times: Sequence[int]) -> None:
+        """Report this instance's event times. Never fails."""
+
+    def others(self) -> list[ReportedTimes | None]:
+        """Return what each other instance reported last; None: nothing in this generation."""
+
+
 class InstanceControl(Protocol):
     """An instance's end: the command to its slot, and its reports."""
 
@@ -123,6 +137,14 @@ class InstanceControl(Protocol):
 
     def orders(self, now_ms: int) -> Iterable[RetryOrder]:
         """Return clients' orders in force. Never blocks."""
+
+    def event_times(self, slots: int, groups: int) -> PeerTimes:
+        """Return what the instances of this generation report to each other about event time.
+
+        Args:
+            slots: number of instances.
+            groups: how many groups of sub-topologies are aligned.
+        """
 
     def loop_lock(self) -> SlotLock | None:
         """Return the lock that keeps the loops of a slot apart, so that one may continue between epochs (`epoch_handover`); None:

@@ -3,6 +3,7 @@
     lease.json                 the command and the generation it is for, written by the driver
     report-<gen>-<slot>.json   the last report of a slot; metrics-<gen>-<slot>.json: its measurements
     claim-<gen>-<slot>         locked (flock) by the worker that runs the slot; contains the last epoch that ended, and its process
+    times-<gen>                the event times that the slots report to each other (`event_times`)
     loop-<gen>-<slot>          locked by the slot's loop (`slot_lock`)
     taps/, tapped-<gen>-<slot>.json   requests for values at nodes, and the values (`node_taps`)
     retries/                          orders about records that wait for another try (`retry_orders`)
@@ -29,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from kstreams_repl.commit.failpoints import failpoint
-from kstreams_repl.instance.control.channel import ENDED, EpochTask, Signal
+from kstreams_repl.instance.control.channel import ENDED, EpochTask, PeerTimes, Signal
 from kstreams_repl.instance.control.control_files import (
     RESERVE_BYTES,
     keep_reserve,
@@ -38,6 +39,7 @@ from kstreams_repl.instance.control.control_files import (
     write_if_room,
     write_last_word,
 )
+from kstreams_repl.instance.control.event_times import FileTimes
 from kstreams_repl.instance.control.node_taps import TapFiles
 from kstreams_repl.instance.control.retry_orders import RetryFiles
 from kstreams_repl.instance.control.slot_lock import LoopLock, SlotLock
@@ -132,7 +134,7 @@ class FileChannel:
         """Remove files of earlier queries: reports, claims, and the checkpoints of drivers that were killed."""
         for path in self.directory.glob("checkpoint-*"):
             shutil.rmtree(path, ignore_errors=True)
-        for pattern in ("report-*.json", ".report-*", "metrics-*.json", "claim-*", "loop-*", "tapped-*.json"):
+        for pattern in ("report-*.json", ".report-*", "metrics-*.json", "claim-*", "times-*", "loop-*", "tapped-*.json"):
             for path in self.directory.glob(pattern):
                 with suppress(FileNotFoundError):
                     path.unlink()
@@ -259,6 +261,9 @@ class FileInstanceControl:
 
     def orders(self, now_ms: int) -> list[RetryOrder]:
         return self._orders.orders(now_ms)
+
+    def event_times(self, slots: int, groups: int) -> PeerTimes:
+        return FileTimes(self._directory / f"times-{self.generation}", self.slot, slots, groups)
 
     def loop_lock(self) -> SlotLock | None:
         return LoopLock(self._directory, self.generation, self.slot)

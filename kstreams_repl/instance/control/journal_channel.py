@@ -21,7 +21,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, get_args
 
-from kstreams_repl.instance.control.channel import ENDED, EpochTask, Signal
+from kstreams_repl.instance.control.channel import ENDED, EpochTask, PeerTimes, Signal
+from kstreams_repl.instance.control.event_times import FIELD, JournalTimes
 from kstreams_repl.instance.control.file_channel import FileChannel
 from kstreams_repl.instance.control.journal_follower import Follower, forget
 from kstreams_repl.instance.control.journal_taps import JournalTapServer
@@ -149,6 +150,7 @@ class JournalInstanceControl:
         self._parent = parent
         self._last: tuple[str, float] = ("", 0.0)
         self._state = ""
+        self._times: JournalTimes | None = None
 
     def signal(self, *, now: float | None = None) -> Signal:
         if self._parent is not None and os.getppid() != self._parent:
@@ -171,6 +173,10 @@ class JournalInstanceControl:
         orders = list(self._follower.state.orders.values())
         return [order for order in orders if order.generation == self.generation and order.in_force(now_ms)]
 
+    def event_times(self, slots: int, groups: int) -> PeerTimes:
+        self._times = JournalTimes(self._follower, self.generation, self.slot, slots)
+        return self._times
+
     def loop_lock(self) -> None:
         """Return None: the signals of an instance on a cluster belong to the claim of one epoch."""
         return None
@@ -179,6 +185,8 @@ class JournalInstanceControl:
         self._state = str(content.get("state"))
         if self._state == Signal.SUPERSEDED.value and self._follower.signal(self.generation) is not Signal.SUPERSEDED:
             return  # only this executor was declared lost; the slot's report is its successor's
+        if self._times is not None and self._times.reported is not None and not _BARE.issuperset(content):
+            content = {**content, FIELD: self._times.reported}
         now = time.monotonic()
         same = json.dumps(content, default=str)
         if same == self._last[0] and now - self._last[1] < _HEARTBEAT_SECONDS:

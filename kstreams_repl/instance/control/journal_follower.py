@@ -33,13 +33,17 @@ class Follower:
 
     Args:
         start: first offset; at or before the command that put the plan in force.
-        reports: also read instances' reports: the driver's side, which continues after a stop, where an instance's ends.
+        reports: also read instances' reports.
+        leaves: end after a stop, as an instance's side does; None: without `reports`, because the driver's side continues.
     """
 
-    def __init__(self, settings: ClientSettings, application_id: str, *, start: int = 0, reports: bool = False) -> None:
+    def __init__(
+        self, settings: ClientSettings, application_id: str, *, start: int = 0, reports: bool = False, leaves: bool | None = None
+    ) -> None:
         self.application_id = application_id
         self.start = start
-        self._leaves = not reports
+        self.reports = reports
+        self._leaves = not reports if leaves is None else leaves
         self._at = TopicPartition(journal_topic_name(application_id), 0)
         self._admin = Admin(settings)
         self._reader = JournalReader(settings, application_id, start=start, reports=reports)
@@ -135,14 +139,20 @@ _followers: dict[str, Follower] = {}
 _lock = threading.Lock()
 
 
-def follow(settings: ClientSettings, application_id: str, start: int) -> Follower:
-    """Return this process's follower of an application; create one if there is none or it begins after `start`."""
+def follow(settings: ClientSettings, application_id: str, start: int, *, reports: bool = False) -> Follower:
+    """Return this process's follower of an application; create one if there is none or it begins after `start`.
+
+    Args:
+        reports: also read instances' reports.
+    """
     with _lock:
         follower = _followers.get(application_id)
-        if follower is None or follower.over or follower.start > start:
+        if follower is None or follower.over or follower.start > start or reports and not follower.reports:
             if follower is not None:
                 follower.close()
-            follower = _followers[application_id] = Follower(settings, application_id, start=start)
+            follower = _followers[application_id] = Follower(
+                settings, application_id, start=start, reports=reports, leaves=True
+            )
         return follower
 
 

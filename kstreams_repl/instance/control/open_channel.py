@@ -83,7 +83,8 @@ def _claim_by_file(plan: ApplicationPlan, task: EpochTask) -> Iterator[ClaimedSl
 def _claim_by_journal(plan: ApplicationPlan, task: EpochTask) -> Iterator[ClaimedSlot | None]:
     root = state_root(plan.config)
     executor = take_directory(root, plan.application_id, executor_process())
-    follower = follow(plan.settings, plan.application_id, plan.journal_start)
+    aligned = plan.instances > 1 and bool(plan.alignment)
+    follower = follow(plan.settings, plan.application_id, plan.journal_start, reports=aligned)
     claim = JournalClaim(follower, plan.generation, plan.instances, task, executor=executor, executors=plan.places)
     with claim as slot:
         if slot is None:

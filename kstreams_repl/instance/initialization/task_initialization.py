@@ -239,6 +239,8 @@ def _open_clients(
         group_id=plan.application_id,
         isolation=plan.isolation,
         role="main",
-        enable_partition_eof=plan.stops is not None or any(len(spec.partitions) > 1 for spec in plan.assignment[slot]),
+        enable_partition_eof=plan.stops is not None
+        or any(len(spec.partitions) > 1 for spec in plan.assignment[slot])
+        or bool(plan.alignment),
     )
     return InstanceClients(plan, admin=admin, consumer=consumer, producer=producer, fence=transactions), collector

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from kstreams_repl.commit.failpoints import failpoint
-from kstreams_repl.instance.control.channel import Signal
+from kstreams_repl.instance.control.channel import PeerTimes, Signal
 from kstreams_repl.instance.huge_pages import EVERY_RECORDS, SETTLED_RECORDS, use_huge_pages
 from kstreams_repl.instance.instance import Instance, wall_clock
 from kstreams_repl.instance.polling.commit_timing import CommitTiming
@@ -41,6 +41,8 @@ _CALL_SECONDS = 0.005
 """How long a poll waits for results of asynchronous nodes; a result ends the wait, a record does not."""
 _MARKER_SECONDS = 0.004
 """At 20,000 records/s the acknowledgements of a commit took 21 ms (median) without this rest, 6 ms with 2 or 4, 5 ms with 8."""
+_HELD_SECONDS = 0.005
+"""How long a poll waits while records wait for other instances or for a fetch."""
 _FEW_RECORDS = 1_000
 """A commit at rest is followed by `_MARKER_SECONDS` if fewer records than this were processed since the one before."""
 _REPORT_SHARE, _REPORT_SECONDS = 50, 1.0
@@ -57,6 +59,7 @@ class PollLoop:
     Args:
         signal: returns the current signal, given the monotonic time; called every round, so it must be cheap.
         report: called with the instance every `report_seconds`.
+        peers: the other instances' event times.
     """
 
     def __init__(
@@ -66,12 +69,14 @@ class PollLoop:
         signal: Callable[[float], Signal],
         report: Callable[[Instance], None],
         report_seconds: float = 0.2,
+        peers: PeerTimes | None = None,
     ) -> None:
         config = instance.plan.config
         self.instance = instance
         self.until = 0.0
         """Monotonic time at which to end; may be changed while the loop runs."""
         self._signal = signal
+        self._peers = peers
         self._report = report
         self._report_seconds = report_seconds
         self._timing = CommitTiming(instance.committer, instance.tasks, config)
@@ -85,6 +90,7 @@ class PollLoop:
         scheduler = scheduler_of(config["repl.task.scheduler"])
         self._rounds = None if scheduler is most_buffered else SchedulingRounds(scheduler)
         self._joins = [task for task in instance.tasks if task.joins]
+        self._alignment = instance.alignment
         self._paused: set[TopicPartition] = set()
         self._active_at = time.monotonic()
         self._pass_at = 0.0
@@ -118,9 +124,11 @@ class PollLoop:
         next_report, paged_at = 0.0, max(counters.records, SETTLED_RECORDS)
         idle = False
         self.until = until
-        bounds = instance.bounds
+        bounds, alignment = instance.bounds, self._alignment
         if bounds is not None:
             bounds.pause_reached(self._by_partition)
+        if alignment is not None:
+            alignment.begin(self._peers, monotonic())
         while True:
             now = monotonic()
             signal = self._signal(now)
@@ -150,6 +158,8 @@ class PollLoop:
                     clients.begin()  # routing a batch whose head is a poison record sends its dead letter
                     self._route(messages)
                     took = True
+            elif idle and alignment is not None:  # the buffers are full of records that wait for other instances
+                time.sleep(_HELD_SECONDS)
             if follow is not None:
                 follow()
             failpoint("F1")
@@ -166,7 +176,7 @@ class PollLoop:
             idle = not done and not took
             if not idle:
                 self._active_at = now
-            self._stuck = not done and not self._calls_run()
+            self._stuck = not done and not self._calls_run() and (alignment is None or not alignment.is_held or alignment.is_fetching)
             if bounds is not None and idle and not self._ahead:
                 bounds.touch(tasks, now)
                 if instance.closing is not None:
@@ -175,13 +185,15 @@ class PollLoop:
                     instance.table_completion.step(now)
             elif idle and not self._ahead and now >= self._pass_at:
                 self._pass_markers(now, self._active_at)
-            if self._timing.is_due(now):
+            if self._timing.is_due(now) or alignment is not None and alignment.wants_commit(now - committer.last_commit):
                 committer.commit(more=not idle)
             elif idle and self._timing.is_due_at_rest(now) and committer.touched:
                 committer.commit()
                 self._await_markers()
             elif idle and not committer.settled:
                 committer.settle()
+            if alignment is not None:
+                alignment.exchange(now, in_flight=committer.touched)
 
     def _end(self, signal: Signal) -> Signal:
         if signal is Signal.SUPERSEDED:
@@ -255,6 +267,8 @@ class PollLoop:
         """Return how long a poll may wait, in seconds: until the next commit, punctuation or end."""
         idle = now - self._active_at
         nap = min(next(nap for within, nap in _NAPS if idle < within), until - now, self._timing.seconds_left(now))
+        if self._alignment is not None and self._alignment.is_held:
+            nap = min(nap, _HELD_SECONDS)
         punctuations = [ms for task in self.instance.tasks if (ms := task.task.next_wall_clock_punctuation) is not None]
         if punctuations:
             nap = min(nap, (min(punctuations) - wall_clock()) / 1000)
@@ -277,7 +291,7 @@ class PollLoop:
             return
         self._pause([
             partition
-            for task in self._joins
+            for task in (self._joins if self._alignment is None else self.instance.tasks)
             for partition, queue in task.task.group.queues.items()
             if queue.has_head and queue.buffered_bytes >= self._share and partition not in self._paused
         ])
@@ -334,9 +348,10 @@ class PollLoop:
             if len(tasks) > 1:
                 tasks = sorted(tasks, key=_buffered, reverse=True)
             for task in tasks:
-                taken = task.process(_SLICE)
-                if taken:
-                    done += taken
+                if not task.is_aligned:
+                    done += task.process(_SLICE)
+            if self._alignment is not None:
+                done += self._alignment.run(_SLICE)
         counters.records += done
         if done and counters.first_at is None:
             counters.first_at = began

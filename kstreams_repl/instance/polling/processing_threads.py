@@ -85,7 +85,9 @@ class ThreadedPollLoop(PollLoop):
     def _poll(self) -> Signal:
         instance, monotonic = self.instance, time.monotonic
         consumer, serve, polled = instance.clients.consumer, instance.clients.producer.poll, instance.counters.polled
-        next_report = 0.0
+        next_report, alignment = 0.0, self._alignment
+        if alignment is not None:
+            alignment.begin(self._peers, monotonic())
         while True:
             now = monotonic()
             if self._errors:
@@ -117,10 +119,13 @@ class ThreadedPollLoop(PollLoop):
             self._count()
             failpoint("F2")
             self._commit_when_due(monotonic())
+            if alignment is not None:
+                alignment.exchange(monotonic(), in_flight=instance.committer.touched)
 
     def _commit_when_due(self, now: float) -> None:
         instance, committer, timing = self.instance, self.instance.committer, self._timing
-        due = timing.is_due(now)
+        alignment = self._alignment
+        due = timing.is_due(now) or alignment is not None and alignment.wants_commit(now - committer.last_commit)
         touched = committer.touched
         if not touched:
             self._touched_at = None
@@ -154,6 +159,8 @@ class ThreadedPollLoop(PollLoop):
         more = self._busy()
         instance.committer.commit(more=more)
         self._touched_at = None
+        if self._alignment is not None:
+            self._alignment.exchange(time.monotonic(), in_flight=False)
         if not more:
             instance.committer.settle()
         # 4. Begin a new transaction.
@@ -243,6 +250,7 @@ class ThreadedPollLoop(PollLoop):
         by_partition, positions = self._by_partition, self.instance.input
         for partition, batch in columns(messages, self._on_error, topic=self._topic):
             task = by_partition[partition]
+            positions.routed[partition] = batch.offsets[-1] + 1
             self.manager.put(task.id, partition, batch)
             if task.joins:
                 positions.passed(partition, batch.offsets[-1] + 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from threading import get_ident
 
@@ -19,6 +19,7 @@ from kstreams_repl.instance.state.environment_attributes import INPUT, set_as_of
 from kstreams_repl.instance.tasks.consistent_cut import CUT
 from kstreams_repl.instance.tasks.task_counters import TaskCounters
 from kstreams_repl.runtime.operator_stream_times import PREFIX
+from kstreams_repl.runtime.partition_group import FOREVER
 from kstreams_repl.runtime.task import WINDOWS_CLOSED, CommitPlan, StreamTask
 from kstreams_repl.runtime.task_threads import AHEAD
 from kstreams_repl.stores.engine.base import Environment
@@ -42,6 +43,10 @@ _READERS_SECONDS = 30.0
 """Interval between checks for LMDB readers whose process died: each keeps the pages of its snapshot on disk, whatever is written
 later.
 """
+
+
+def _ignore(processed: bool) -> None:
+    """Do nothing: the task is not aligned."""
 
 
 class ActiveTask:
@@ -86,6 +91,8 @@ class ActiveTask:
         self._slice = _FIRST_SLICE
         self._least = 1 if task.services.threads is None else task.services.threads.threads * AHEAD
         """Records of a slice, however slow they are: enough for all threads of the task."""
+        self._limit: Callable[[], int] | None = None
+        self._moved: Callable[[bool], None] = _ignore
         self.wait = False
         """Set for a commit that the local stores write later: see `may_wait`."""
         self.records = 0
@@ -119,6 +126,20 @@ class ActiveTask:
         prefix = f"{spec.application_id}-"
         return partition.topic.startswith(prefix) and partition.topic.removeprefix(prefix) in spec.internal_topics
 
+    def aligned_by(self, limit: Callable[[], int], moved: Callable[[bool], None]) -> None:
+        """Process records up to a limit from now on.
+
+        Args:
+            limit: returns the event time that must not be processed now.
+            moved: called after the buffered records have changed; True: some were processed.
+        """
+        self._limit, self._moved = limit, moved
+
+    @property
+    def is_aligned(self) -> bool:
+        """Whether `aligned_by` was called."""
+        return self._limit is not None
+
     def add_records(self, partition: TopicPartition, batch: RecordBatch) -> None:
         """Append records to a queue. Its head is decoded at once; a poison record at the head is skipped and its dead letter is
         sent, which must be part of a commit even if no record can be processed soon.
@@ -130,6 +151,7 @@ class ActiveTask:
             self.task.add_records(partition, batch)
         finally:
             self._leave()
+        self._moved(False)
         if dropped and sum(dropped.values()) != before:
             self.touched = True
 
@@ -151,10 +173,13 @@ class ActiveTask:
         """Process up to `limit` records, fewer where user code is slow, so that commits and signals stay on time and a
         transaction does not exceed its timeout, however long a record takes. Return how many were processed.
         """
+        before = FOREVER if self._limit is None else self._limit()
+        if before != FOREVER and self.task.calls is None and not self.task.group.has_before(before):
+            return 0
         began = time.monotonic()
         self._enter(False)
         try:
-            done = self.task.process(min(limit, self._slice))
+            done = self.task.process(min(limit, self._slice), before)
         except Exception as error:
             self._failed(error)
             raise
@@ -164,6 +189,7 @@ class ActiveTask:
             self.touched = True
             self.records += done
             self._activity += done
+            self._moved(True)
             spent = time.monotonic() - began
             self.counters.sliced(done, spent)
             if spent > _SLICE_SECONDS:

@@ -1,4 +1,4 @@
-"""``python -m tests.faults.simulation [--mutant NAME] [--trace] [--calls] [--sql] FIRST [COUNT]``: run seeds; print what went wrong.
+"""``python -m tests.faults.simulation [--mutant NAME] [--trace] [--calls] [--sql] [--aligned] FIRST [COUNT]``: run seeds; print the faults.
 
 With a mutant the single steps come first, and what notices it first is enough. The exit code is 1 when there were violations.
 """
@@ -11,8 +11,8 @@ import time
 
 def main(arguments: list[str]) -> int:
     trace = "--trace" in arguments
-    calls, sql = "--calls" in arguments, "--sql" in arguments
-    arguments = [argument for argument in arguments if argument not in ("--trace", "--calls", "--sql")]
+    calls, sql, aligned = "--calls" in arguments, "--sql" in arguments, "--aligned" in arguments
+    arguments = [argument for argument in arguments if argument not in ("--trace", "--calls", "--sql", "--aligned")]
     mutant = ""
     if arguments[0] == "--mutant":
         mutant, arguments = arguments[1], arguments[2:]
@@ -24,7 +24,7 @@ def main(arguments: list[str]) -> int:
     bad = 0
     started = time.process_time()
     for seed in range(first, first + count):
-        verdict = run_seed(seed, calls=calls, sql=sql)
+        verdict = run_seed(seed, calls=calls, sql=sql, aligned=aligned)
         if trace:
             print("\n".join(verdict.trace))
             print("digest", verdict.digest)

@@ -100,13 +100,14 @@ def _topology(calls: str | None, sql: bool) -> Any:
 
 @cache
 def prepared(
-    partitions: int, guarantee: str, eager_ms: int, calls: str | None = None, sql: bool = False
+    partitions: int, guarantee: str, eager_ms: int, calls: str | None = None, sql: bool = False, drift_ms: int | None = None
 ) -> tuple[dict[str, int], dict[TaskId, TaskSpec], StreamsConfig]:
     """(all topics, the tasks, the configuration)
 
     Args:
         calls: the order of the asynchronous node; None: there is none.
         sql: whether the repartitioned count is one by SQL.
+        drift_ms: how far partitions may be ahead of each other; None: without bound, because no window needs one.
     """
     config = StreamsConfig(
         {
@@ -116,6 +117,7 @@ def prepared(
             "transaction.timeout.ms": 4_000,
             "commit.interval.ms": 100,
             "repl.commit.eager.ms": eager_ms,
+            "repl.alignment.drift.ms": drift_ms,
         }
     )
     topology = _topology(calls, sql)

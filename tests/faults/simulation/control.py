@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from kstreams_repl.instance.control import slot_lock
-from kstreams_repl.instance.control.channel import Signal
+from kstreams_repl.instance.control.channel import ReportedTimes, Signal
 from kstreams_repl.instance.control.node_taps import TapFiles
 from tests.faults.simulation.world import Actor, World
 
@@ -17,6 +17,23 @@ from tests.faults.simulation.world import Actor, World
 class Lease:
     generation: int = 0
     signal: Signal = Signal.STOP
+    times: dict[int, dict[int, tuple[list[int], float]]] = field(default_factory=dict)
+    """What the slots of each generation tell each other about event time."""
+
+
+class SimulatedTimes:
+    """`event_times.FileTimes` in memory."""
+
+    def __init__(self, world: World, told: dict[int, tuple[list[int], float]], slot: int, slots: int) -> None:
+        self._world, self._told, self._slot, self._slots = world, told, slot, slots
+
+    def report(self, times: Sequence[int]) -> None:
+        self._world.check_alive()
+        self._told[self._slot] = (list(times), self._world.now)
+
+    def others(self) -> list[ReportedTimes | None]:
+        found = [self._told.get(slot) for slot in range(self._slots) if slot != self._slot]
+        return [None if told is None else (told[0], self._world.now - told[1]) for told in found]
 
 
 class Loops:
@@ -98,6 +115,9 @@ class LeaseControl:
 
     def orders(self, now_ms: int) -> tuple[()]:
         return ()
+
+    def event_times(self, slots: int, groups: int) -> SimulatedTimes:
+        return SimulatedTimes(self._world, self._lease.times.setdefault(self.generation, {}), self.slot, slots)
 
     def loop_lock(self) -> SimulatedLock:
         return SimulatedLock(self._loops, self.generation, self.slot)

@@ -124,16 +124,18 @@ class Scenario:
     directory: an empty one; the simulated disk only uses its names.
     calls: whether the application has an asynchronous node.
     sql: whether its repartitioned count is one by SQL.
+    aligned: whether its partitions advance together in event time.
     """
 
-    def __init__(self, seed: int, directory: Path, *, calls: bool = False, sql: bool = False) -> None:
+    def __init__(self, seed: int, directory: Path, *, calls: bool = False, sql: bool = False, aligned: bool = False) -> None:
         self.seed = seed
         world = self.world = World(seed, kill=0.0015, stop=0.0008)
         random = world.random
         self.exactly = random.random() < 0.75
         guarantee = "exactly_once_v2" if self.exactly else "at_least_once"
         sizes = random.choice((1, 2, 3)), guarantee, random.choice((5, -1))
-        self.topics, self.specs, self.config = prepared(*sizes, random.choice(("key", "partition")) if calls else None, sql)
+        drift = random.choice((0, 50, 1_000)) if aligned else None
+        self.topics, self.specs, self.config = prepared(*sizes, random.choice(("key", "partition")) if calls else None, sql, drift)
         self.calls = calls
         begin(seed)
         self.broker = Broker(world, self.topics)

@@ -11,12 +11,13 @@ from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from kstreams_repl import Topology
 from kstreams_repl.config import StreamsConfig
+from kstreams_repl.instance.alignment_rules import alignment_rules
 from kstreams_repl.instance.clients import InstanceClients
 from kstreams_repl.instance.instance import Instance
 from kstreams_repl.instance.tasks.active_task import ActiveTask
 from kstreams_repl.table_files.instance_tables import InstanceTables
 from kstreams_repl.types import TopicPartition
-from tests.unit.runtime.rig import Rig
+from tests.unit.runtime.rig import Outbox, Rig
 
 
 def rows(topic: str, count: int, *, partition: int = 0, size: int = 1, start: int = 0, timestamp: int = 1) -> list[Message]:
@@ -95,18 +96,33 @@ def uncommitted(instance: Instance) -> Instance:
     return instance
 
 
-def instance_of(topology: Topology, client: Client, *, partitions: int = 1, stops: Any = None, **config: Any) -> Instance:
+def instance_of(
+    topology: Topology,
+    client: Client,
+    *,
+    partitions: int = 1,
+    stops: Any = None,
+    instances: int = 1,
+    outbox: Outbox | None = None,
+    **config: Any,
+) -> Instance:
+    """An instance whose tasks run the first sub-topology.
+
+    Args:
+        outbox: of all tasks; the topology may then have more sub-topologies.
+    """
     settings = StreamsConfig({"application.id": "app"}, **config)
     silent: Any = SimpleNamespace(poll=lambda seconds: 0, meanwhile=None)
     plan: Any = SimpleNamespace(
-        config=settings, application_id="app", isolation="read_uncommitted", stops=stops, closes=None, settings=None
-    )
+        config=settings, application_id="app", isolation="read_uncommitted", stops=stops, closes=None, settings=None,
+        alignment=alignment_rules(topology.subtopologies(), settings), instances=instances,
+    )  # fmt: skip
     none: Any = None
     clients = InstanceClients(plan, admin=none, consumer=client, producer=silent, fence=silent)
     collector: Any = SimpleNamespace(tables=InstanceTables("app"))
     instance = uncommitted(Instance(plan, 0, clients, collector))
     for partition in range(partitions):
-        rig = Rig(topology, partition=partition, lags_known=False, calls=instance.call_runner)
+        rig = Rig(topology, partition=partition, lags_known=False, calls=instance.call_runner, outbox=outbox)
         active = ActiveTask(rig.task, rig.task.environment, dict.fromkeys(rig.inputs, 0), frozenset())
         instance.add(active)
     return instance

@@ -1,0 +1,84 @@
+"""Which sub-topologies advance together in event time, and how far one may be ahead. Pure functions of the topology."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from kstreams_repl.config import StreamsConfig
+from kstreams_repl.operators.lateness import Lateness, lateness_in
+from kstreams_repl.topology.nodes import SinkNode
+from kstreams_repl.topology.subtopologies import Subtopology
+
+NOTHING = (1 << 63) - 1
+"""The low of a task, or of an instance, without records that others must wait for."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlignmentRule:
+    """Which sub-topologies advance together, and how far one may be ahead.
+
+    Attributes:
+        drift_ms: set by the application; None: it follows from the operators.
+    """
+
+    parts: frozenset[int]
+    lateness: tuple[Lateness, ...]
+    drift_ms: int | None = None
+
+    def limit(self, low: int, *, peers: bool = False) -> int:
+        """Return the event time that must not be processed while a record of time `low` may come.
+
+        Args:
+            peers: between instances half of each grace is used: they learn of each other only at commits.
+        """
+        if low >= NOTHING:
+            return NOTHING
+        if self.drift_ms is not None:
+            return low + self.drift_ms + 1
+        return min(each.of(low) + (each.grace_ms // 2 if peers else 0) for each in self.lateness)
+
+
+def alignment_rules(parts: Iterable[Subtopology], config: StreamsConfig) -> tuple[AlignmentRule, ...]:
+    """Return the groups of a topology.
+
+    Sub-topologies are in one group if an operator downstream of all of them, behind a topic, is sensitive to time, and if they are
+    equally far from the topology's input: the records of one that is behind another one's repartition are later by nature.
+    """
+    drift: int | None = config["repl.alignment.drift.ms"]
+    if drift is not None and drift < 0:
+        return ()
+    by_id = {part.id: part for part in parts if not part.global_}
+    read = {part.id: frozenset(part.source_topics) for part in by_id.values()}
+    written = {
+        part.id: {node.topic for node in part.nodes if isinstance(node, SinkNode) and node.topic is not None}
+        for part in by_id.values()
+    }
+    following = {part: {other for other in by_id if written[part] & read[other]} for part in by_id}
+    sensitive = {part: tuple(lateness_in(by_id[part])) for part in by_id}
+    reached = {part: _reached(part, following) for part in by_id}
+    depth = {part: sum(part in behind for behind in reached.values()) for part in by_id}
+    groups: list[tuple[int, set[int], set[int]]] = []
+    for part in by_id:
+        goals = {other for other in reached[part] if sensitive[other] or drift is not None}
+        if not goals:
+            continue
+        met = [group for group in groups if group[0] == depth[part] and group[2] & goals]
+        groups = [group for group in groups if group not in met]
+        groups.append(
+            (depth[part], {part}.union(*(group[1] for group in met)), goals.union(*(group[2] for group in met)))
+        )
+    return tuple(
+        AlignmentRule(frozenset(members), tuple(dict.fromkeys(each for goal in sorted(goals) for each in sensitive[goal])), drift)
+        for _, members, goals in groups
+    )
+
+
+def _reached(part: int, following: Mapping[int, set[int]]) -> set[int]:
+    found: set[int] = set()
+    left = [part]
+    while left:
+        new = following[left.pop()] - found
+        found |= new
+        left += new
+    return found

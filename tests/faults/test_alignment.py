@@ -1,0 +1,51 @@
+"""History that is in order in each partition loses nothing behind a repartition, with windows without grace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults.history import History, shape
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+Make = Callable[..., History]
+
+
+@pytest.fixture
+def make(broker: Any, tmp_path: Path) -> Iterator[Make]:
+    made: list[History] = []
+
+    def of(times: list[list[int]], **options: Any) -> History:
+        directory = tmp_path / str(len(made))
+        directory.mkdir()
+        made.append(History(broker.bootstrap_servers, directory, times, **options))
+        return made[-1]
+
+    yield of
+    for each in made:
+        each.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "partitions", "instances"),
+    [("even", 4, 1), ("skewed", 4, 1), ("one empty", 16, 1), ("a gap", 4, 2), ("skewed", 4, 2), ("even", 16, 4)],
+)
+def test_history_is_counted_as_a_plain_computation_counts_it(make: Make, name: str, partitions: int, instances: int) -> None:
+    crew = make(shape(name, partitions, 40_000))
+    crew.deploy(instances)
+    crew.all_processed()
+    dropped = crew.dropped()
+    crew.stop()
+    assert (dropped, crew.lost()) == (0, 0)
+    assert crew.counts() == crew.expected()
+
+
+def test_without_alignment_the_same_history_is_mostly_lost(make: Make) -> None:
+    crew = make(shape("even", 4, 40_000), repl_alignment_drift_ms=-1)
+    crew.deploy(1)
+    crew.all_processed()
+    crew.stop()
+    assert crew.lost() > 10_000
