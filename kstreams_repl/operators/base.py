@@ -121,8 +121,12 @@ class NodeContext(Protocol):
             restore: called before the `on_init` callbacks with the number of the last commit, if there is one.
         """
 
-    def drop(self, reason: str) -> None:
-        """Count one dropped record (`dropped-records-total`)."""
+    def drop(self, reason: str, needed_grace_ms: int = 0) -> None:
+        """Count one dropped record (`dropped-records-total`).
+
+        Args:
+            needed_grace_ms: of a late record, the smallest grace with which it would have been taken.
+        """
 
     def on_close(self, callback: Callable[[], None]) -> None: ...
 

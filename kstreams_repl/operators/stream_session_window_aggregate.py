@@ -95,7 +95,7 @@ class StreamSessionWindowAggregate(Operator):
                 if last > end:
                     end = last
             if end < time.now - lateness:
-                drop("expired window")
+                drop("expired window", time.now - gap - end)
                 return
             record.timestamp, record.headers = timestamp, headers
             if start != timestamp or end != timestamp:

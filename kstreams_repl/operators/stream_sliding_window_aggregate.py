@@ -68,7 +68,7 @@ class StreamSlidingWindowAggregate(Operator):
                 time.now = timestamp
             close = time.now - grace
             if timestamp + difference < close:
-                drop("expired window")
+                drop("expired window", time.now - timestamp)
                 return
             if not difference:
                 raise KStreamsError(
@@ -95,9 +95,10 @@ class _SlidingWindows:
     """The windows around one record. Its items are `(aggregate, timestamp of the latest record)`."""
 
     def __init__(
-        self, operator: StreamSlidingWindowAggregate, store: Any, forward: Process | None, drop: Callable[[str], None]
+        self, operator: StreamSlidingWindowAggregate, store: Any, forward: Process | None, drop: Callable[[str, int], None]
     ) -> None:
         self._difference = operator.time_difference_ms
+        self._grace = operator.grace_ms
         self._initializer = operator.initializer
         self._aggregator = operator.aggregator
         self._send_old = operator.send_old_values
@@ -201,7 +202,7 @@ class _SlidingWindows:
         """Aggregate the record into one window; its item may have been read from another window, which starts at `read_at`."""
         end = start + self._difference
         if end < close:
-            self._drop("expired window")
+            self._drop("expired window", close + self._grace - end)
             return
         old, latest = (None, timestamp) if item is None else item
         if latest < timestamp:

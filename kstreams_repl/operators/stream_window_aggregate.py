@@ -89,7 +89,7 @@ class StreamWindowAggregate(Operator):
                 (earliest,) if unlimited else _starts(timestamp, size, advance) if hopping else (timestamp - timestamp % size,)
             ):
                 if time is not None and start <= closed:
-                    drop("expired window")
+                    drop("expired window", closed + grace - start + 1)
                     continue
                 slot = None
                 if in_slots:

@@ -9,7 +9,7 @@ forward, with one addition each. Invariant: a node's input is what its parents f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kstreams_repl.operators.base import Process
@@ -28,16 +28,19 @@ class NodeCount:
         taken: records that entered it; of a source: that were read from its topics.
         given: records that it forwarded; of a sink: that it sent. 0 if it has no children.
         dropped: records that it dropped, by reason. Records that a filter rejects are not dropped.
+        needed_grace_ms: the grace with which none would have been late, as far as this is known: it is not committed.
     """
 
     taken: int = 0
     given: int = 0
     dropped: Mapping[str, int] = field(default_factory=dict)
+    needed_grace_ms: int = field(default=0, repr=False)
 
     def __add__(self, other: NodeCount) -> NodeCount:
         reasons = {*self.dropped, *other.dropped}
         dropped = {reason: self.dropped.get(reason, 0) + other.dropped.get(reason, 0) for reason in sorted(reasons)}
-        return NodeCount(self.taken + other.taken, self.given + other.given, dropped)
+        grace = max(self.needed_grace_ms, other.needed_grace_ms)
+        return NodeCount(self.taken + other.taken, self.given + other.given, dropped, grace)
 
 
 NodeCounts = Mapping[str, NodeCount]
@@ -67,6 +70,7 @@ class TaskCounts:
         self._forwarded: dict[str, Counter] = {}
         self._to_child: dict[tuple[str, str], Counter] = {}
         self._dropped: dict[str, dict[str, int]] = {}
+        self._grace: dict[str, int] = {}
         self._base: NodeCounts = {}
         self.entered: dict[str, Callable[[], int]] = {}
 
@@ -101,9 +105,11 @@ class TaskCounts:
 
     # ---- at run time
 
-    def drop(self, node: str, reason: str) -> None:
+    def drop(self, node: str, reason: str, needed_grace_ms: int = 0) -> None:
         reasons = self._dropped.setdefault(node, {})
         reasons[reason] = reasons.get(reason, 0) + 1
+        if needed_grace_ms > self._grace.get(node, 0):
+            self._grace[node] = needed_grace_ms
 
     def begin(self, base: NodeCounts) -> None:
         """Continue from these counts; nodes that are not part of this task are ignored."""
@@ -128,6 +134,8 @@ class TaskCounts:
                 through[name] = taken - lost if counter is None else counter[0]
                 given = through[name] + sum(to[0] for (parent, _), to in tuple(to_child.items()) if parent == name)
                 count = NodeCount(taken, 0 if name in self._bottom and not isinstance(node, SinkNode) else given, dropped)
+            if name in self._grace:
+                count = replace(count, needed_grace_ms=self._grace[name])
             found[name] = self._base[name] + count if name in self._base else count
         return found
 

@@ -110,14 +110,14 @@ class TaskServices:
         self.close_callbacks: list[tuple[str, Callable[[], None]]] = []
         self.window_callbacks: list[tuple[str, Callable[[], None]]] = []
 
-    def drop(self, reason: str, node: str) -> None:
+    def drop(self, reason: str, node: str, needed_grace_ms: int = 0) -> None:
         """Count a dropped record by reason."""
         self.dropped[reason] = self.dropped.get(reason, 0) + 1
-        self.counts.drop(node, reason)
+        self.counts.drop(node, reason, needed_grace_ms)
 
     def dropper(self, node: str) -> Callable[[str], None]:
         """Return `drop` for one node."""
-        return lambda reason: self.drop(reason, node)
+        return lambda reason, needed_grace_ms=0: self.drop(reason, node, needed_grace_ms)
 
     def error_context(self, node: str) -> ErrorContext:
         """Return the context of the current record for a handler."""

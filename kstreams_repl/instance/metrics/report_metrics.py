@@ -95,9 +95,11 @@ def _counts_of(instance: Instance, counted: NodeCounts) -> dict[str, int]:
 
 
 def _plain(counts: NodeCounts, rates: Mapping[str, float]) -> dict[str, list[Any]]:
-    """Return for each node: records taken, records given, records taken per second, dropped records by reason."""
+    """Return for each node: records taken, records given, records taken per second, dropped records by reason, and the grace with which
+    none would have been late.
+    """
     return {
-        node: [count.taken, count.given, round(rates.get(f"node {node}", 0.0), 1), dict(count.dropped)]
+        node: [count.taken, count.given, round(rates.get(f"node {node}", 0.0), 1), dict(count.dropped), count.needed_grace_ms]
         for node, count in counts.items()
     }
 

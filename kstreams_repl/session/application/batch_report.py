@@ -17,12 +17,9 @@ from kstreams_repl.display.table import Table
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.journal_records import StopOffsets
 from kstreams_repl.runtime.node_counts import NodeCounts
-from kstreams_repl.session.views.record_counts import input_sources
+from kstreams_repl.session.views.record_counts import LATE, input_sources
 from kstreams_repl.topology.nodes import SinkNode
 from kstreams_repl.topology.topology import Topology
-
-_LATE = ("expired window", "expired")
-"""Reasons with which operators drop records that are later than their grace period."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +161,7 @@ def report_of(
         ranges,
         sum(_more(after, before, source, "taken") for source in input_sources(topology)),
         sum(_more(after, before, sink, "given") for sink in sinks),
-        sum(number for reason, number in dropped.items() if reason in _LATE),
+        sum(number for reason, number in dropped.items() if reason in LATE),
         dropped,
         round(seconds, 3),
         tables,

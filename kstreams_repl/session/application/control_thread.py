@@ -12,6 +12,7 @@ from kstreams_repl.interrupts import wait_interruptibly
 from kstreams_repl.session.application.read_only import ReadOnlyApplication
 from kstreams_repl.session.progress_messages import PolledStep
 from kstreams_repl.session.views.failed_record import with_record
+from kstreams_repl.session.views.record_counts import late_lines
 
 
 class Work:
@@ -87,6 +88,8 @@ def wait_until(app: ReadOnlyApplication, seconds: float | None, condition: Calla
                 error = app.error
                 raise DeployError(f"{app.name} failed") if error is None else with_record(app.client, app.name, error, app.topology)
             if condition(app):
+                for line in late_lines(app.counts) if isinstance(condition, CaughtUp) else ():
+                    app.client.report(line)
                 return True
             at_rest = app.status in ("paused", "stopped")  # a failure since then is raised in the next round
             if at_rest or (deadline is not None and time.monotonic() >= deadline and app.status != "failed"):

@@ -10,7 +10,7 @@ from kstreams_repl.operators.stream_async import StreamAsync
 from kstreams_repl.session.application.read_only import ReadOnlyApplication
 from kstreams_repl.session.topics.source_serdes import filled_in_serdes
 from kstreams_repl.session.views.calls_view import call_lines, slow_lines
-from kstreams_repl.session.views.record_counts import Counts, NodeRate, source_lag, waiting_text
+from kstreams_repl.session.views.record_counts import LATE, Counts, NodeRate, late_text, source_lag, waiting_text
 from kstreams_repl.session.views.silent_nodes import silent_nodes
 from kstreams_repl.session.views.sql_catalog import all_stores
 from kstreams_repl.session.views.store_reader import count_rows
@@ -55,7 +55,8 @@ def overlay_of(app: ReadOnlyApplication) -> dict[str, Mark]:
                 lines, lag = (*lines, f"lag {behind:,}" if behind >= 0 else "lag unknown"), behind if behind >= 0 else None
         lines = (*lines, *calls.get(node.name, ()), *([slow[node.name]] if node.name in slow else ()))
         if known is not None:
-            lines = (*lines, *(f"{number:,} dropped: {reason}" for reason, number in known.dropped.items()))
+            lines = (*lines, *(f"{number:,} dropped: {reason}" for reason, number in known.dropped.items() if reason not in LATE))
+            lines = (*lines, *filter(None, [late_text(known)]))
         state = "stale" if node.name in stale else SILENT if node.name in nothing_passes and restoring is None else general
         marks[f"node:{node.name}"] = Mark(state, lines, speed, lag)
     for builder in all_stores(app):

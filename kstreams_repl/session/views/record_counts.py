@@ -11,6 +11,7 @@ from kstreams_repl.commit.committed_counts import committed_counts
 from kstreams_repl.commit.offset_metadata import decode
 from kstreams_repl.display.frames import Frames
 from kstreams_repl.display.table import Table
+from kstreams_repl.display.wording import counted
 from kstreams_repl.runtime.node_counts import NodeCount, NodeCounts, added
 from kstreams_repl.session.views.consumer_lag import Remaining, topics_of_source
 from kstreams_repl.topology.nodes import SourceNode
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from kstreams_repl.spark.instance_reports import ApplicationReport
 
 WINDOW_SECONDS = 4.0
+_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000), ("ms", 1))
+LATE = frozenset({"expired window", "expired"})
+"""The reasons of records that were dropped because their window, or its retention, was over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +35,19 @@ class NodeRate:
         given: that it forwarded; of a sink: that it sent.
         dropped: that it dropped, by reason; records that a filter rejects are not dropped.
         per_second: records that entered it per second, over the last few seconds; 0 at rest.
+        needed_grace_ms: the grace with which none would have been late; 0 while unknown.
     """
 
     records: int
     given: int
     per_second: float = 0.0
     dropped: Mapping[str, int] = field(default_factory=dict)
+    needed_grace_ms: int = field(default=0, repr=False)
+
+    @property
+    def late(self) -> int:
+        """Records dropped because their window was closed; part of `dropped`."""
+        return sum(number for reason, number in self.dropped.items() if reason in LATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +87,31 @@ class Counts(Frames):
             (name, rate.records, rate.given, round(rate.per_second, 1), sum(rate.dropped.values())) for name, rate in self.nodes.items()
         ]
         behind = "lag unknown" if self.lag < 0 else f"{self.lag:,} behind"
-        note = f"{self.records:,} records of the input, {behind}{waiting_text(self.waiting)}"
+        first = f"{self.records:,} records of the input, {behind}{waiting_text(self.waiting)}"
+        note = "\n".join([first, *late_lines(self)])
         return Table.of(("node", "records", "given", "records/s", "dropped"), rows, note=note)
+
+
+def late_text(known: NodeRate) -> str:
+    """Return how many records a node dropped as late, and which grace would have kept them; empty if it dropped none.
+
+    Example:
+        >>> late_text(NodeRate(1_000, 196, dropped={"expired window": 804}, needed_grace_ms=7_200_001))
+        '804 records late: a grace of 121 min keeps them'
+    """
+    if not known.late:
+        return ""
+    most = known.needed_grace_ms
+    if not most:
+        return f"{counted(known.late, 'record')} late"
+    unit, size = next((unit, size) for unit, size in _UNITS if most >= 10 * size or size == 1)
+    return f"{counted(known.late, 'record')} late: a grace of {-(-most // size):,} {unit} keeps {'it' if known.late == 1 else 'them'}"
+
+
+def late_lines(counts: Counts, nodes: Iterable[str] | None = None) -> list[str]:
+    """Return one line for each node that dropped late records, of these nodes only or of all."""
+    listed = counts.nodes if nodes is None else [name for name in nodes if name in counts.nodes]
+    return [f"{name}: {text}, docs/late-records.md" for name in listed if (text := late_text(counts.nodes[name]))]
 
 
 def waiting_text(waiting: int) -> str:
@@ -141,6 +175,9 @@ def committed(topology: Topology, rest: Remaining, before: Counts) -> Counts:
         if node.name in before.nodes:
             known = before.nodes[node.name]
             counts[node.name] = NodeCount(known.records, known.given, known.dropped)
+    for name, known in before.nodes.items():  # not committed
+        if name in counts:
+            counts[name] = replace(counts[name], needed_grace_ms=known.needed_grace_ms)
     return _counts(topology, counts, {}, {str(at): records for at, records in rest.records.items()}, rest.waiting)
 
 
@@ -175,7 +212,7 @@ def _counts(
     topology: Topology, counts: Mapping[str, NodeCount], rates: Mapping[str, float], lags: Mapping[str, int], waiting: int
 ) -> Counts:
     nodes = {
-        node: NodeRate(counts[node].taken, counts[node].given, rates.get(node, 0.0), counts[node].dropped)
+        node: NodeRate(counts[node].taken, counts[node].given, rates.get(node, 0.0), counts[node].dropped, counts[node].needed_grace_ms)
         for node in topology.nodes
         if node in counts
     }
@@ -202,5 +239,5 @@ def input_sources(topology: Topology) -> list[str]:
 
 
 def _count(figures: Any) -> NodeCount:
-    taken, given, _, dropped = figures
-    return NodeCount(taken, given, dropped)
+    taken, given, _, dropped, *grace = figures
+    return NodeCount(taken, given, dropped, *grace)

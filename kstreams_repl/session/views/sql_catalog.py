@@ -21,7 +21,9 @@ from kstreams_repl.session.application.read_only import ReadOnlyApplication
 from kstreams_repl.session.cluster_client import ClusterClient
 from kstreams_repl.session.topics.records import Records
 from kstreams_repl.session.views.metrics_view import metrics_table
+from kstreams_repl.session.views.record_counts import late_lines
 from kstreams_repl.session.views.store_reader import POINT_READS, StateRows, read_stores
+from kstreams_repl.topology.nodes import ProcessorNode
 from kstreams_repl.topology.stores import StoreBuilder
 
 METRICS = "metrics"
@@ -137,6 +139,7 @@ class SessionTables:
             if not rows.looked_up:
                 self._rows |= {(app.name, name): rows for name, rows in read.items()}
         table = store_table(builder, rows.parts, key_serde=key, value_serde=value, as_of=rows.as_of, commits=rows.commits)
+        table.notes += tuple(_late_lines(app, builder))
         if rows.looked_up and keys is not None:
             table.narrowed = True
             table.bound = f"store {builder.name}: {counted(len(keys), 'key')} looked up in {counted(len(rows.parts), 'task')}, {rows.as_of}"
@@ -206,6 +209,16 @@ def _is_frame(value: Any) -> bool:
         kind.__module__.partition(".")[0] in _FRAME_LIBRARIES
         and kind.__name__ in ("DataFrame", "LazyFrame", "Table", "RecordBatch", "RecordBatchReader", "Dataset")
     )
+
+
+def _late_lines(app: ReadOnlyApplication, builder: StoreBuilder) -> list[str]:
+    """Return which records a store lacks because they were late; only a store of windows asks for the counts."""
+    nodes = [
+        node.name
+        for node in app.topology.nodes.values()
+        if isinstance(node, ProcessorNode) and builder.name in node.stores and getattr(node.operator, "lateness", None) is not None
+    ]
+    return late_lines(app.counts, nodes) if nodes else []
 
 
 def _match(name: str, known: Mapping[str, Any]) -> str | None:
