@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.operators.lateness import Lateness, lateness_in
+from kstreams_repl.operators.stream_async import StreamAsync
 from kstreams_repl.topology.nodes import SinkNode
 from kstreams_repl.topology.subtopologies import Subtopology
 
@@ -49,14 +50,8 @@ def alignment_rules(parts: Iterable[Subtopology], config: StreamsConfig) -> tupl
     if drift is not None and drift < 0:
         return ()
     by_id = {part.id: part for part in parts if not part.global_}
-    read = {part.id: frozenset(part.source_topics) for part in by_id.values()}
-    written = {
-        part.id: {node.topic for node in part.nodes if isinstance(node, SinkNode) and node.topic is not None}
-        for part in by_id.values()
-    }
-    following = {part: {other for other in by_id if written[part] & read[other]} for part in by_id}
+    reached = _reached(by_id)
     sensitive = {part: tuple(lateness_in(by_id[part])) for part in by_id}
-    reached = {part: _reached(part, following) for part in by_id}
     depth = {part: sum(part in behind for behind in reached.values()) for part in by_id}
     groups: list[tuple[int, set[int], set[int]]] = []
     for part in by_id:
@@ -74,11 +69,52 @@ def alignment_rules(parts: Iterable[Subtopology], config: StreamsConfig) -> tupl
     )
 
 
-def _reached(part: int, following: Mapping[int, set[int]]) -> set[int]:
-    found: set[int] = set()
-    left = [part]
-    while left:
-        new = following[left.pop()] - found
-        found |= new
-        left += new
+def late_reasons(parts: Iterable[Subtopology], config: StreamsConfig, partitions: Mapping[str, int]) -> dict[str, str]:
+    """Return the nodes without grace behind a repartition of several partitions that may drop records of history, with the reason.
+
+    Args:
+        partitions: of the topics on the broker.
+    """
+    by_id = {part.id: part for part in parts if not part.global_}
+    reached = _reached(by_id)
+    drift = config["repl.alignment.drift.ms"]
+    found = {}
+    for goal, part in by_id.items():
+        above = [other for other in by_id if goal in reached[other]]
+        topics = [topic for other in above for topic in by_id[other].source_topics]
+        if max((partitions.get(topic, 1) for topic in topics), default=1) < 2:
+            continue
+        direct = {other for other in above if _written(by_id[other]) & set(part.source_topics)}
+        if drift is not None and drift < 0:
+            why = "alignment is off (repl.alignment.drift.ms=-1)"
+        elif len({sum(other in reached[each] for each in by_id) for other in direct}) > 1:
+            why = "its records have passed different numbers of repartitions"
+        elif any(isinstance(getattr(node, "operator", None), StreamAsync) for other in above for node in by_id[other].nodes):
+            why = "an asynchronous function upstream forwards when its calls end"
+        else:
+            continue
+        for node in part.nodes:
+            lateness = getattr(getattr(node, "operator", None), "lateness", None)
+            if lateness is not None and not lateness.grace_ms:
+                found[node.name] = why
     return found
+
+
+def _written(part: Subtopology) -> set[str]:
+    return {node.topic for node in part.nodes if isinstance(node, SinkNode) and node.topic is not None}
+
+
+def _reached(parts: Mapping[int, Subtopology]) -> dict[int, set[int]]:
+    """Return the sub-topologies behind a topic of each one."""
+    read = {part.id: set(part.source_topics) for part in parts.values()}
+    following = {part: {other for other in parts if _written(parts[part]) & read[other]} for part in parts}
+    reached: dict[int, set[int]] = {}
+    for part in parts:
+        found: set[int] = set()
+        left = [part]
+        while left:
+            new = following[left.pop()] - found
+            found |= new
+            left += new
+        reached[part] = found
+    return reached

@@ -22,7 +22,7 @@ from kstreams_repl.session.application.compatibility import checked_topology
 from kstreams_repl.session.application.contracts import begin_versions
 from kstreams_repl.session.application.copartitioning import SETTING as COPARTITION_CHECK
 from kstreams_repl.session.application.copartitioning import CopartitionCheck
-from kstreams_repl.session.application.deploy_preview import check, preview_table
+from kstreams_repl.session.application.deploy_preview import check, late_warnings, preview_table
 from kstreams_repl.session.application.driver_selection import (
     refuse_another_driver,
     refuse_unsaved,
@@ -118,7 +118,7 @@ def deploy(
             applications[name] = known
         raise
     client.serdes.learn(built, name, config)
-    for warning in copartitions.wait():
+    for warning in (*copartitions.wait(), *late_warnings(client.admin, built, config)):
         client.report(warning)
     return application
 

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.display.table import Table
+from kstreams_repl.instance.alignment_rules import late_reasons
 from kstreams_repl.kafka.admin import Admin
+from kstreams_repl.operators.lateness import lateness_in
 from kstreams_repl.topology.partitions import ResolvedTopology, resolve_partitions
 from kstreams_repl.topology.schema_diff import SchemaDiff
 from kstreams_repl.topology.topology import Topology
@@ -24,6 +26,16 @@ def check(admin: Admin, topology: Topology, application_id: str, config: Streams
     counts = admin.topics()
     check_topics(admin, topology, counts)
     return resolve_partitions(topology, application_id, counts, grouper=config["partition.grouper"])
+
+
+def late_warnings(admin: Admin, topology: Topology, config: StreamsConfig) -> list[str]:
+    """Return a line for each node that may drop records of history as late, and the reason."""
+    if not any(lateness_in(part) for part in topology.subtopologies()):
+        return []
+    return [
+        f"warning: {node} has no grace and may drop records of history: {why}. Hint: give the window a grace, docs/late-records.md"
+        for node, why in late_reasons(topology.subtopologies(), config, admin.topics()).items()
+    ]
 
 
 def preview_table(
@@ -45,6 +57,7 @@ def preview_table(
         rows.append(
             ("sub-topology", f"{part.id}: reads {', '.join(part.source_topics)}", tasks, "global" if part.global_ else "tasks")
         )
+    rows += [("may drop late records", node, "", why) for node, why in late_reasons(topology.subtopologies(), config, existing).items()]
     rows += [(f"{schema.part} schema", schema.topic, str(schema.change), schema.reason) for schema in schemas]
     rows += [("partition", str(at), offset, "begins at this offset") for at, offset in sorted((offsets or {}).items())]
     return Table.of(
