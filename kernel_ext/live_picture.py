@@ -189,12 +189,18 @@ class LivePicture:
         return {**drawing, "marks": mark_lines(picture, self._room), "flows": link_widths(picture)}
 
     def _show_closed(self) -> None:
-        """Show the last picture at rest: the session has stopped its applications. Detached ones continue, which is not shown."""
+        """Show the picture at rest, with the counts of the last commit: the session has stopped its applications. Detached ones
+        continue, which is not shown.
+        """
         app, whole = self.application, self._whole
         if whole is None:
             self.set(status="closed", note="the session is closed")
             return
         goes_on = f"; {app.name} continues in its own process: session.attach({app.name!r}) in a new session" if app.detached else ""
+        if not app.detached:  # its last commit came after the last refresh; the rows of stores may be gone with the directory
+            last = app.picture()
+            marks = {shape: mark if mark.lines else whole.marks.get(shape, mark) for shape, mark in last.marks.items()}
+            whole = replace(whole, marks=marks)
         still = at_rest(whole, None if app.detached else "stopped")
         self.set(**self._drawing(still), status="closed", note=clean_text(f"the session is closed{goes_on}"))
 

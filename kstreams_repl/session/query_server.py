@@ -42,6 +42,7 @@ from kstreams_repl.queries.server.routes import Served
 from kstreams_repl.queries.server.routing import Router
 from kstreams_repl.queries.server.serving import host_names, listen, make_server, published_host, serve_until
 from kstreams_repl.queries.server.subscriptions import subscribe
+from kstreams_repl.session.views.served_application import ServedApplication
 from kstreams_repl.session.views.sql_catalog import SessionTables
 from kstreams_repl.spark.planning.plan_serialization import unpack
 from kstreams_repl.types import TopicPartition
@@ -122,7 +123,8 @@ class QueryServer:
         from kstreams_repl.queries.server.metrics import metrics_text
         from kstreams_repl.queries.server.page import Page, files
 
-        page = Page(plan, self.discovery, self.follower, self.request.place)
+        in_files = self.request.place == "driver" and not plan.remote
+        page = Page(plan, self.discovery, ServedApplication(plan, self.config, self.admin, self.follower, in_files=in_files).picture)
         served = Served(
             plan.application_id,
             self.request.place,

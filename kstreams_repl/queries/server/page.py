@@ -18,21 +18,16 @@ from kstreams_repl import serdes
 from kstreams_repl.display.arrange import Room, room_for
 from kstreams_repl.display.live_marks import link_widths, mark_lines
 from kstreams_repl.display.markup import clean_text
-from kstreams_repl.display.picture import Mark, picture_of
+from kstreams_repl.display.picture import Picture
 from kstreams_repl.display.svg import svg_of
 from kstreams_repl.display.view import View, simplified, summary_of
-from kstreams_repl.display.wording import counted
 from kstreams_repl.errors import CallError
 from kstreams_repl.instance.application_plan import ApplicationPlan
-from kstreams_repl.instance.control.file_channel import reports_in
-from kstreams_repl.instance.control.journal_channel import content_of
-from kstreams_repl.instance.control.journal_follower import Follower
 from kstreams_repl.queries.discovery import Discovery
 from kstreams_repl.queries.server.answers import encoded
 from kstreams_repl.queries.server.reads import truth
 from kstreams_repl.queries.server.subscriptions import event_answer
 from kstreams_repl.topology.stores import StoreBuilder
-from kstreams_repl.topology.topology import Topology
 
 _SECONDS = 0.5
 _MOST_VIEWS = 32
@@ -44,14 +39,13 @@ class Page:
     """The state of the picture.
 
     Args:
-        place: the executor directory of this server; the driver's own reads reports from files.
+        look: returns the picture with its present marks, and the line above it.
     """
 
-    def __init__(self, plan: ApplicationPlan, discovery: Discovery, follower: Follower, place: str) -> None:
+    def __init__(self, plan: ApplicationPlan, discovery: Discovery, look: Callable[[], tuple[Picture, str]]) -> None:
         self._plan = plan
         self._discovery = discovery
-        self._follower = follower
-        self._in_files = place == "driver" and not plan.remote
+        self._look = look
         self._made: dict[View, tuple[float, dict[str, Any]]] = {}
         self._rooms: dict[View, Room] = {}
         self._beat = 0
@@ -68,24 +62,16 @@ class Page:
         return state
 
     def _state(self, view: View) -> dict[str, Any]:
-        assert self._plan.topology is not None
-        status, reports = self._status(), self._reports()
-        marks = marks_of(self._plan, reports, status)
-        topology = self._plan.topology if isinstance(self._plan.topology, Topology) else Topology()  # a catalogue has no nodes to draw
-        whole = picture_of(topology, title=self._plan.application_id, marks=marks, state=status)
+        whole, note = self._look()
         picture = simplified(whole, view)
         room = self._rooms[view] = room_for(picture, self._rooms.get(view, {}))
         self._beat += 1
-        records = sum(_number(report.get("records")) for report in reports.values())
-        rate = sum(float(report.get("rate") or 0.0) for report in reports.values()) if status == "running" else 0.0
-        counts = f"{counted(len(reports), 'instance')}, {counted(int(records), 'record')}"
-        note = f"{self._plan.application_id}, {status}, {counts}, {rate:,.0f} records/s"
         return {
             "name": clean_text(self._plan.application_id),
             "svg": str(svg_of(picture, room=room, live=True)),
             "marks": mark_lines(picture, room),
             "flows": link_widths(picture),
-            "status": status,
+            "status": str(whole.state),
             "note": clean_text(note),
             "view": summary_of(whole, view),
             "beat": self._beat,
@@ -98,42 +84,6 @@ class Page:
 
     def _key_serde(self, builder: StoreBuilder) -> str:
         return serdes.resolve(builder.key_serde, self._plan.config["default.key.serde"]).name
-
-    def _status(self) -> str:
-        desired = self._follower.state.desired
-        if desired is None:
-            return "created"
-        failed = any(report.failure is not None for report in list(self._follower.state.reports.values()))
-        return "failed" if failed else desired.state
-
-    def _reports(self) -> Mapping[int, Mapping[str, Any]]:
-        state = self._follower.state
-        if self._in_files:
-            return reports_in(Path(self._plan.control_directory), state.generation)
-        return {slot: content_of(report) for slot, report in list(state.reports.items()) if report.generation == state.generation}
-
-
-def marks_of(plan: ApplicationPlan, reports: Mapping[int, Mapping[str, Any]], status: str) -> dict[str, Mark]:
-    """Return the marks of nodes, from the counts in the instances' reports."""
-    counts: dict[str, list[float]] = {}
-    for report in reports.values():
-        for kind in ("nodes", "global_nodes"):
-            counted = report.get(kind)
-            for name, figures in counted.items() if isinstance(counted, Mapping) else ():
-                if isinstance(figures, list) and len(figures) >= 3:
-                    total = counts.setdefault(str(name), [0, 0, 0.0])
-                    for index in range(3):
-                        total[index] += _number(figures[index])
-    marks = {}
-    for name, (taken, given, rate) in counts.items():
-        passed = f"{int(taken):,} records" if not given or given == taken else f"{int(taken):,} in, {int(given):,} out"
-        lines = (passed, *((f"{rate:,.0f} records/s",) if status == "running" else ()))
-        marks[f"node:{name}"] = Mark(status if status in ("running", "paused", "stopped") else None, lines, rate, None)
-    return marks
-
-
-def _number(value: Any) -> float:
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else 0
 
 
 def view_of(query: Mapping[str, str]) -> View:

@@ -14,10 +14,12 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kstreams_repl.commit.committed_counts import committed_counts
+from kstreams_repl.errors import KStreamsError
 from kstreams_repl.kafka.journal import JournalReader
 from kstreams_repl.runtime.node_counts import NodeCounts
 from kstreams_repl.session.application.read_only import ReadOnlyApplication
@@ -52,10 +54,18 @@ class CountsReader:
         self._before: _BrokerQuery[bytes] = _BrokerQuery(f"version-{app.name}", keep=math.inf)
 
     def read(self) -> Counts:
-        """Return the present counts."""
-        self._last = self._read()
+        """Return the present counts; after the session is closed, those of `settle`."""
+        if not self._app.client.closed:
+            self._last = self._read()
         before = self._before_version()
         return self._last if before is None else replace(self._last, this_version=since(self._app.topology, self._last, before))
+
+    def settle(self) -> None:
+        """Read the counts of the last commit, however long the broker takes, before it ends: `read` returns them from then on."""
+        app = self._app
+        with suppress(KStreamsError):  # the broker does not answer: the counts stay as they were
+            self._last = committed(app.topology, remaining(app.client.admin, app.client.counter, app.name, app.topology), self._last)
+            self._before_version()
 
     def forget(self) -> None:
         """Note a control call on the application: the next `read` queries the broker."""

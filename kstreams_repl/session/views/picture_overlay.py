@@ -71,19 +71,22 @@ def overlay_of(app: ReadOnlyApplication) -> dict[str, Mark]:
 def summary_of(app: ReadOnlyApplication) -> str:
     """Return one line: name, status, instances, input records, lag, a silent node, the error."""
     status, error = app.status, app.error
-    numbers = ""
-    if status not in ("created", "starting"):
-        counts = app.counts
-        lag = f"{counts.lag:,}" if counts.lag >= 0 else "unknown"
-        numbers = f", {counts.records:,} {plural('record', counts.records)}{_of_version(app, counts)}"
-        numbers += f", lag {lag}{waiting_text(counts.waiting)}"
-        if nothing_passes := [*silent(app, counts)]:
-            more = f" and {len(nothing_passes) - 1:,} more" if len(nothing_passes) > 1 else ""
-            numbers += f", ∅ nothing passes {one_line(nothing_passes[0], limit=60)}{more}"
+    numbers = "" if status in ("created", "starting") else numbers_of(app, app.counts)
     reporting = len(app.reports.instances) if status in ("running", "paused") else 0
     instances = f", {reporting} {plural('instance', reporting)}" if reporting else ""
     reason = "" if error is None else f", {one_line(error.message.splitlines()[0], limit=120)}"
     return f"Application({app.name!r}, {app.standing}{instances}{numbers}{reason})"
+
+
+def numbers_of(app: ReadOnlyApplication, counts: Counts) -> str:
+    """Return the counts as text for the end of a list: input records, lag, records that wait, a silent node."""
+    lag = f"{counts.lag:,}" if counts.lag >= 0 else "unknown"
+    numbers = f", {counts.records:,} {plural('record', counts.records)}{_of_version(app, counts)}"
+    numbers += f", lag {lag}{waiting_text(counts.waiting)}"
+    if nothing_passes := [*silent(app, counts)]:
+        more = f" and {len(nothing_passes) - 1:,} more" if len(nothing_passes) > 1 else ""
+        numbers += f", ∅ nothing passes {one_line(nothing_passes[0], limit=60)}{more}"
+    return numbers
 
 
 def plural(word: str, number: int) -> str:

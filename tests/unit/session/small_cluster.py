@@ -29,6 +29,8 @@ from kstreams_repl.kafka.group_admin import CommittedOffset
 from kstreams_repl.kafka.journal_records import DesiredState, Version
 from kstreams_repl.kafka.journal_state import JournalState
 from kstreams_repl.kafka.partitioning import murmur2
+from kstreams_repl.kafka.reading import OffsetRange
+from kstreams_repl.kafka.record_counter import RecordCounter
 from kstreams_repl.session.application.registry import ApplicationRegistry
 from kstreams_repl.session.cluster_client import ClusterClient
 from kstreams_repl.session.session import Session
@@ -123,6 +125,13 @@ class SmallCluster:
 
     def values(self, topic: str) -> list[Record]:
         return [record for at in sorted(self.logs) if at.topic == topic for record in self.logs[at]]
+
+
+class SmallCounter(RecordCounter):
+    """Every offset of a list is a record."""
+
+    def count(self, settings: Any, ranges: Iterable[OffsetRange], *, most: int = 0) -> dict[TopicPartition, int | None]:
+        return {item.partition: item.end - item.start for item in ranges}
 
 
 class SmallCollector:
@@ -366,5 +375,6 @@ class SmallSession(Session):
         super().__init__(cluster.settings, directory=SessionDirectory(directory))
         self._cluster = cluster
         self.client._admin = cluster  # type: ignore[assignment]
+        self.client.counter = SmallCounter()
         self.client.recognise_serdes = lambda topic: (None, None)  # type: ignore[method-assign]
         self._applications = SmallApplications(self.client, cluster)

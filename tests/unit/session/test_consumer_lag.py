@@ -9,11 +9,10 @@ import pytest
 from kstreams_repl import StreamsBuilder, Topology
 from kstreams_repl.commit.offset_metadata import COMMIT_ID, encode
 from kstreams_repl.kafka.group_admin import CommittedOffset
-from kstreams_repl.kafka.record_counter import RecordCounter
 from kstreams_repl.runtime.async_calls import WAITING
 from kstreams_repl.session.views.consumer_lag import remaining, tasks_of
 from kstreams_repl.types import TaskId, TopicPartition
-from tests.unit.session.small_cluster import PARTITIONS, SmallCluster
+from tests.unit.session.small_cluster import PARTITIONS, SmallCluster, SmallCounter
 
 
 def topology() -> Topology:
@@ -32,14 +31,7 @@ def cluster(*, processed: int, waiting: dict[TopicPartition, int]) -> Any:
         log += [(b"k", b"v", 1)] * 10
         held = {WAITING: waiting[at]} if at in waiting else {}
         found.offsets[at] = CommittedOffset(processed, encode(1, {COMMIT_ID: 3, **held}))
-    return found, Uncounted()
-
-
-class Uncounted(RecordCounter):
-    """It knows nothing: each offset may hold a record."""
-
-    def count(self, settings: Any, ranges: Any, *, most: int = 0) -> dict[TopicPartition, int | None]:
-        return dict.fromkeys(item.partition for item in ranges)
+    return found, SmallCounter()
 
 
 def test_records_in_asynchronous_nodes_remain_although_their_offsets_are_committed() -> None:

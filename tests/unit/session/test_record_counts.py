@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +19,7 @@ from kstreams_repl.session.views.picture_overlay import silent
 from kstreams_repl.session.views.record_counts import Counts, NodeRate, Rates, committed, reported, since
 from kstreams_repl.spark.instance_reports import ApplicationReport, InstanceReport, TaskReport
 from kstreams_repl.types import TopicPartition
+from tests.unit.session.small_cluster import SmallCluster, SmallSession
 
 
 def topology() -> Topology:
@@ -106,3 +108,19 @@ def test_the_header_shows_the_lag_and_rate_of_the_counts() -> None:
     live = LivePicture(app, lambda changed: None)
     live.refresh()
     assert [point[1:] for point in live.state["history"]] == [[2.5, 100]]
+
+
+def test_after_the_session_is_closed_the_counts_are_those_of_the_last_commit(tmp_path: Path) -> None:
+    """They were those of whatever was asked last: an earlier pause, or the reports before the stop."""
+    builder = StreamsBuilder()
+    builder.stream("in", name="read", key_serde="string", value_serde="string").to("out", key_serde="string", value_serde="string")
+    cluster = SmallCluster()
+    with SmallSession(cluster, tmp_path) as session:
+        for topic in ("in", "out"):
+            cluster.create_topic(topic, 2)
+        app = session.deploy(builder, "app").pause()
+        assert app.counts.records == 0
+        cluster.logs[TopicPartition("in", 0)] += [(b"k", b"v", 1)] * 5
+        app.resume()
+    cluster.offsets.clear()  # nobody answers any more
+    assert (app.counts.records, app.counts.lag) == (5, 0) and "stopped, 5 records, lag 0" in repr(app)
