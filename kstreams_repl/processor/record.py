@@ -128,13 +128,15 @@ def _make_own(record: Record | FixedKeyRecord) -> None:
     headers: Any = record.headers
     if timestamp.__class__ is not int:
         try:
+            if isinstance(timestamp, bool):
+                raise TypeError("a truth value is not a time")
             object.__setattr__(record, "timestamp", index(timestamp))
         except TypeError:
             raise InvalidRecordError(
                 f"a record's timestamp must be an int of milliseconds, got {timestamp!r}",
                 hint="pass epoch milliseconds as an int: int(time.time() * 1000)",
             ) from None
-    if record.timestamp < 0:
+    if not 0 <= record.timestamp < 1 << 63:
         raise _negative(timestamp)
     pairs = headers.items() if isinstance(headers, dict) else headers
     object.__setattr__(record, "headers", list(pairs) if pairs else [])
@@ -159,4 +161,4 @@ def sharing(kind: type[Any]) -> Callable[[Any, Any, int, Headers], Any]:
 
 
 def _negative(timestamp: int) -> InvalidRecordError:
-    return InvalidRecordError(f"a record's timestamp must be >= 0, got {timestamp}", hint="pass epoch milliseconds")
+    return InvalidRecordError(f"a record's timestamp must be >= 0 and below 2^63, got {timestamp}", hint="pass epoch milliseconds")

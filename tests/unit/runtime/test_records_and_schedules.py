@@ -60,7 +60,7 @@ def test_no_headers_may_be_none(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", [Record, FixedKeyRecord])
-@pytest.mark.parametrize("timestamp", [1.5, None, "1", -1])
+@pytest.mark.parametrize("timestamp", [1.5, None, "1", -1, True, 2**63])
 def test_a_timestamp_is_whole_milliseconds(kind: Any, timestamp: Any) -> None:
     with pytest.raises(InvalidRecordError, match="timestamp"):
         kind("key", 1, timestamp)
