@@ -196,6 +196,8 @@ def test_a_failure_that_comes_while_waiting_looks_is_raised_not_taken_for_rest()
             self.client, self.name = cast(Any, SimpleNamespace(report=print)), "failing"
             self._starting = None
 
+        topology = cast(Any, None)
+
         @property
         def status(self) -> str:
             return next(looks)
