@@ -12,12 +12,15 @@ import time
 import tomllib
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from kstreams_repl.cli.test import pytest_command
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -124,9 +127,30 @@ def test_the_same_source_gives_the_same_wheel_and_sdist_in_any_folder_at_any_tim
 @pytest.mark.parametrize("path", sorted((ROOT / ".github" / "workflows").glob("*.yml")), ids=lambda path: path.name)
 def test_workflows_name_commands_and_files_that_exist(path: Path) -> None:
     jobs = yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"]
-    commands = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+    commands = [step["run"] for job in jobs.values() for step in job.get("steps", ()) if "run" in step]
     files = [word for command in commands for word in command.split() if re.fullmatch(r"[\w.]+(/[\w.]+)*\.(py|lock|toml)|\.ci/run", word)]
     assert files and all((ROOT / name).exists() for name in files)
+
+
+def workflow(name: str) -> dict[str, Any]:
+    return yaml.safe_load((ROOT / ".github" / "workflows" / f"{name}.yml").read_text(encoding="utf-8"))["jobs"]
+
+
+def test_each_test_file_is_run_by_a_nightly_job_that_leaves_no_marker_out() -> None:
+    job = workflow("nightly")["all"]
+    (command,) = [step["run"] for step in job["steps"] if "run" in step]
+    assert command == "bash .ci/run --all tests/${{ matrix.folder }}" and "if" not in job
+    assert (ROOT / ".ci" / "run").read_text(encoding="utf-8").endswith('exec ./kstreams test "$@"\n')
+    assert pytest_command(True, ("tests/faults",))[-3:] == ["-m", "", "tests/faults"]
+    files = [path.relative_to(ROOT / "tests").parts for path in (ROOT / "tests").rglob("test_*.py")]
+    assert {parts[0] for parts in files} == set(job["strategy"]["matrix"]["folder"])
+
+
+def test_nothing_is_published_before_all_tests_have_passed() -> None:
+    jobs = workflow("release")
+    assert jobs["tests"] == {"uses": "./.github/workflows/nightly.yml"}
+    publishing = [job for job in jobs.values() if any("publish" in step.get("uses", "") for step in job.get("steps", ()))]
+    assert publishing and all("tests" in job["needs"] and "if" not in job for job in publishing)
 
 
 def test_the_image_copies_what_the_wheel_is_built_from() -> None:
