@@ -74,6 +74,14 @@ class CallError(KStreamsError, TypeError):
     """
 
 
+class ForkedProcessError(KStreamsError):
+    """A process that was forked from the one with the session, broker or application made a call on it. Nothing of the parent's changed.
+
+    Not raised for ``close()``, for the end of a ``with`` block or of the child: those leave the parent's as it is. Fields: ``pid`` (of
+    the process that owns it).
+    """
+
+
 class WaitInterrupted(KeyboardInterrupt):
     """`Application.wait` was interrupted; the application continues. A `KeyboardInterrupt` that a notebook shows as one line."""
 

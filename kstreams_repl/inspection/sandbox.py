@@ -6,7 +6,6 @@ There is no list of forbidden words: external access is disabled, then the setti
 
 from __future__ import annotations
 
-import atexit
 import os
 import shutil
 import tempfile
@@ -17,6 +16,7 @@ from pathlib import Path
 import duckdb
 
 from kstreams_repl.errors import KStreamsError
+from kstreams_repl.forks import finalizer_of, undying_when_forked
 from kstreams_repl.kafka.embedded.jars import cache_directory
 from kstreams_repl.process_info import start_time
 
@@ -36,6 +36,7 @@ def open_sandbox(
     if spill is None and (private := _private_directory(os.getpid())) is not None:
         where = str(private / f"{os.getpid()}-{uuid.uuid4().hex}")
     database = duckdb.connect(":memory:", config={"python_enable_replacements": "false", "python_scan_all_frames": "false"})
+    undying_when_forked(database)
     for name, value in (
         ("temp_directory", _text(where)),
         ("memory_limit", _text(memory_limit)),
@@ -77,7 +78,7 @@ def _private_directory(pid: int) -> Path | None:
             made = Path(tempfile.mkdtemp(prefix="kstreams-sql-"))
         except OSError:
             return None
-        atexit.register(shutil.rmtree, made, ignore_errors=True)
+        finalizer_of(_private_directory, shutil.rmtree, made, True)
         return made
 
 

@@ -20,6 +20,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from kstreams_repl.errors import ConfigError
+from kstreams_repl.forks import undying_when_forked
 from kstreams_repl.kafka.failures import error_of, is_refused_login, translate
 from kstreams_repl.secrets import Secret
 
@@ -262,7 +263,7 @@ def make_consumer(
         if role == "restore" or overrides.get("enable_partition_eof"):
             settings_of["enable.partition.eof"] = True
     settings_of |= {**_CONSUMER_FIXED, "group.id": group_id, "isolation.level": isolation}
-    return _make(Consumer, settings_of, settings, events)
+    return _make(_Consumer, settings_of, settings, events)
 
 
 def make_producer(
@@ -281,7 +282,7 @@ def make_producer(
     settings_of = {**_COMMON, **_PRODUCER, **settings.revealed("producer"), **_dotted(overrides), **_PRODUCER_FIXED}
     if on_delivery_error is not None:
         settings_of |= {"on_delivery": on_delivery_error, "delivery.report.only.error": True}
-    return _make(Producer, settings_of, settings, events)
+    return _make(_Producer, settings_of, settings, events)
 
 
 def make_transactional_producer(
@@ -363,10 +364,18 @@ def _dotted(overrides: Mapping[str, Any]) -> dict[str, Any]:
     return {name.replace("_", "."): value for name, value in overrides.items()}
 
 
+class _Consumer(Consumer):  # type: ignore[misc]
+    __slots__ = ("__weakref__",)
+
+
+class _Producer(Producer):  # type: ignore[misc]
+    __slots__ = ("__weakref__",)
+
+
 def _make(kind: Callable[[dict[str, Any]], Any], properties: dict[str, Any], settings: ClientSettings, events: ClientEvents | None) -> Any:
     properties.setdefault("error_cb", (events or ClientEvents()).on_error)
     try:
-        return kind({**properties, "logger": _LIBRARY_LOGGER})
+        return undying_when_forked(kind({**properties, "logger": _LIBRARY_LOGGER}))
     except (KafkaException, TypeError, ValueError) as error:
         inside = error_of(error) if isinstance(error, KafkaException) else None
         raise ConfigError(

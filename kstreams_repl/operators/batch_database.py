@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kstreams_repl.errors import KStreamsError
+from kstreams_repl.forks import undying_when_forked
 
 
 def open_database() -> Any:
@@ -20,6 +21,7 @@ def open_database() -> Any:
     except ImportError as cause:
         raise KStreamsError(f"sql() needs {cause.name}, which is not installed", hint="pip install 'kstreams-repl[sql]' numpy") from cause
     database = duckdb.connect(":memory:", config={"python_enable_replacements": "false", "python_scan_all_frames": "false"})
+    undying_when_forked(database)
     for name, value in (
         ("threads", "1"), ("memory_limit", "'1GB'"), ("temp_directory", "''"), ("TimeZone", "'UTC'"), ("enable_progress_bar", "false"),
         ("allow_community_extensions", "false"), ("autoinstall_known_extensions", "false"), ("autoload_known_extensions", "false"),

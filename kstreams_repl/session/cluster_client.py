@@ -6,12 +6,14 @@ neither the session nor its applications.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from kstreams_repl import serdes as serde_library
 from kstreams_repl.config import StreamsConfig
+from kstreams_repl.forks import forked_error, when_forked
 from kstreams_repl.instance.state.state_directory import state_root
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings
@@ -67,11 +69,13 @@ class ClusterClient:
         self.counter = RecordCounter()
         self.variables: Mapping[str, Any] = {}
         self.closed = False
+        self._pid = os.getpid()
         self.at_close: list[Callable[[], object]] = []
         """Called when the session closes: servers and followers of its applications."""
         self._given = settings
         self._client_settings = dict(client_settings or {})
         self._admin: Admin | None = None
+        when_forked(self, ClusterClient._leave)
         self.broker = broker = None if settings is not None else SessionBroker(self.directory.broker, lambda line: self.report(line))
         self.topic_configs: dict[str, str] = {}
         if broker is not None:
@@ -107,13 +111,28 @@ class ClusterClient:
         return self._admin
 
     def ensure_open(self) -> None:
-        """Raise if it is closed.
+        """Raise if it is closed, or another process's.
 
         Raises:
             KStreamsError: it is closed.
+            ForkedProcessError: it belongs to the process from which this one was forked.
         """
+        self.ensure_own()
         if self.closed:
             raise closed_error()
+
+    def ensure_own(self) -> None:
+        """Raise if it belongs to another process.
+
+        Raises:
+            ForkedProcessError: this process was forked from the one that connected.
+        """
+        if os.getpid() != self._pid:
+            raise forked_error("this session", self._pid)
+
+    def _leave(self) -> None:
+        """Count as closed in a forked child: what a session would end there is its parent's."""
+        self.closed, self._admin, self.at_close = True, None, []
 
     def close(self) -> None:
         """End what this session has opened for its applications, and allow no more calls."""

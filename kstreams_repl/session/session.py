@@ -423,7 +423,8 @@ class Session(TopicAccess):
     def close(self) -> None:
         """Stop the applications (detached ones continue), Spark (unless it was given) and the embedded broker.
 
-        Temporary files are removed. Closing twice does nothing; after an interrupt, a second call runs the remaining steps.
+        Temporary files are removed. Closing twice does nothing; after an interrupt, a second call runs the remaining steps. A process
+        that was forked from this one closes nothing: everything stays with the process that connected.
 
         Example:
             >>> session.close()

@@ -13,7 +13,6 @@ lease) · 4. fence the instances of every earlier generation · 5. start the que
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
@@ -24,6 +23,7 @@ from kstreams_repl.batch.completion import CompletionWatch
 from kstreams_repl.batch.stop_offsets import bounded_plan
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.errors import ApplicationFailedError, BrokerUnavailableError, DeployError, KStreamsError
+from kstreams_repl.forks import OwnLock
 from kstreams_repl.instance.application_plan import ApplicationPlan, client_settings
 from kstreams_repl.instance.control.channel import Signal
 from kstreams_repl.instance.run_progress import RunProgress
@@ -91,7 +91,7 @@ class Deployment:
         self.restarts = WorkerRestarts()
         self._spark = partial(get_session, master, slots=slots) if spark is None else partial(ensure_alive, spark)
         self._failpoints = failpoints
-        self._lock = threading.RLock()
+        self._lock = OwnLock(f"application {self.application_id}")
         self._life = ApplicationLife(self.application_id)
         self._error: KStreamsError | None = None
         self._run: GenerationRun | None = None
@@ -282,7 +282,8 @@ class Deployment:
         return self.start()
 
     def __exit__(self, *exc: object) -> None:
-        self.stop()
+        if self._lock.is_own:
+            self.stop()
 
     # ---- transitions, called with the lock held
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.extras import extras
+from kstreams_repl.forks import finalizer_of
 from kstreams_repl.metrics.catalogue import TASK, TASK_ID, THREAD_ID
 from kstreams_repl.metrics.counters import Steps
 from kstreams_repl.metrics.custom import StreamsMetrics
@@ -167,7 +167,7 @@ class DriverHost:
         """Return a temporary directory; made at the first call, removed by `close`."""
         if self._directory is None:
             self._directory = Path(tempfile.mkdtemp(prefix="kstreams-test-"))
-            self._remove = weakref.finalize(self, shutil.rmtree, self._directory, ignore_errors=True)
+            self._remove = finalizer_of(self, shutil.rmtree, self._directory, True)
         return self._directory
 
     def environment(self) -> Any:

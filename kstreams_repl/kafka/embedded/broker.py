@@ -31,6 +31,7 @@ from typing import Any
 from kstreams_repl.class_archives import archive_path, making_archives, sharing_flags
 from kstreams_repl.disk_errors import free_bytes, is_full, room
 from kstreams_repl.errors import EmbeddedBrokerError
+from kstreams_repl.forks import forked_error, when_forked
 from kstreams_repl.java import JavaRuntime, find_java
 from kstreams_repl.kafka.embedded import supervisor
 from kstreams_repl.kafka.embedded.jars import LockedJar, Progress, ensure_jars
@@ -103,6 +104,11 @@ class EmbeddedBroker:
         self._record: BrokerRecord | None = None
         self._supervisor: SupervisedJvm | None = None
         self._log_start = 0
+        self._inherited = False
+        when_forked(self, EmbeddedBroker._leave)
+
+    def _leave(self) -> None:
+        self._inherited = True
 
     @classmethod
     def attach(cls, directory: Path | str) -> EmbeddedBroker:
@@ -168,6 +174,8 @@ class EmbeddedBroker:
         """
         if self.is_alive:
             return self
+        if self._inherited:
+            raise forked_error("this broker", self._started().owner_pid if self._record else os.getppid())
         if detach and self._wanted_directory is None:
             raise EmbeddedBrokerError("a detached broker needs a directory", hint="EmbeddedBroker(directory).start(detach=True)")
         # 1. Java and class path.
@@ -189,7 +197,12 @@ class EmbeddedBroker:
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     def stop(self) -> None:
-        """Stop the broker (SIGTERM, after ten seconds SIGKILL) and remove a temporary directory. Do nothing if it is stopped."""
+        """Stop the broker (SIGTERM, after ten seconds SIGKILL) and remove a temporary directory.
+
+        Do nothing if it is stopped, or in a process that was forked from the one that started it.
+        """
+        if self._inherited:
+            return
         if self._supervisor is not None:
             self._supervisor.finish()
             self._supervisor = None
@@ -201,7 +214,7 @@ class EmbeddedBroker:
 
     def kill(self) -> None:
         """End the broker with ``kill -9`` and keep its directory: `start` restarts it on the same port. For fault tests."""
-        if not self.is_alive:
+        if self._inherited or not self.is_alive:
             return
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
@@ -366,15 +379,22 @@ class SupervisedJvm:
         finally:
             os.close(pipe_read)
             os.close(ready_write)
+        self._directory, self._pipe_write, self._inherited = directory, pipe_write, False
         # Runs when the interpreter exits at the latest; without it the pipe's end-of-file stops the broker.
-        self._finalizer = weakref.finalize(self, _finish, self.process, pipe_write, os.getpid())
+        self._finalizer = weakref.finalize(self, _finish, self.process, pipe_write)
+        when_forked(self, SupervisedJvm._leave)
         if detach:
             self._finalizer.detach()
             os.close(pipe_write)
             self.process.wait()  # it exits after forking the process that stays
-        self._directory, self._pipe_write = directory, pipe_write
         os.read(ready_read, 1)  # end-of-file: the record is written, or the supervisor has ended
         os.close(ready_read)
+
+    def _leave(self) -> None:
+        """Close the pipe's copy in a forked child, which must neither stop the JVM nor keep it running when the owner has ended."""
+        if self._finalizer.detach() is not None:
+            os.close(self._pipe_write)
+        self._inherited = True
 
     def finish(self, *, keep: bool = False) -> None:
         """End the JVM and the supervisor, remove the temporary directory unless ``keep``, and return when all have ended."""
@@ -383,15 +403,13 @@ class SupervisedJvm:
                 with contextlib.suppress(BrokenPipeError):
                     os.write(self._pipe_write, b"k")
             self._finalizer()
-        elif self._directory.is_locked():  # detached, but not ready in time
+        elif not self._inherited and self._directory.is_locked():  # detached, but not ready in time
             record = self._directory.read_record()
             if record is not None and record.jvm_pid:
                 os.kill(record.jvm_pid, signal.SIGKILL)
 
 
-def _finish(process: subprocess.Popen[bytes], pipe_write: int, owner: int) -> None:
-    if os.getpid() != owner:  # a forked child of the owner must not stop its parent's broker
-        return
+def _finish(process: subprocess.Popen[bytes], pipe_write: int) -> None:
     os.close(pipe_write)
     try:
         process.wait(ARCHIVE_SECONDS if making_archives() else STOP_SECONDS)

@@ -334,6 +334,7 @@ class Application(ApplicationView):
             >>> app.stop().status == "stopped"
             True
         """
+        self.client.ensure_own()
         if self._starting is not None:
             self._starting.wait()
         self._run(self._deployment.stop)
@@ -414,6 +415,7 @@ class Application(ApplicationView):
         self._start_error = error
 
     def _finish_start(self) -> None:
+        self.client.ensure_own()
         work = self._starting
         if work is not None:
             work.wait()
@@ -496,6 +498,7 @@ class Application(ApplicationView):
         self.client.serdes.learn(self.topology, self.name, self.config)
 
     def _run(self, call: Callable[[], Any]) -> None:
+        self.client.ensure_own()
         work = Work(self._control, call, name=f"control-{self.name}")
         work.wait()
         self._counts_reader.forget()

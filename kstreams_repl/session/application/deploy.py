@@ -61,6 +61,7 @@ def deploy(
     if client.spark.given is None:
         require("pyspark", "pandas")
     # 1. Refuse.
+    client.ensure_open()
     known = applications.get(name)
     if known is not None and known.status in ("starting", "running"):
         raise DeployError(

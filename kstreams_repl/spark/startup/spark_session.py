@@ -20,6 +20,7 @@ import psutil
 from kstreams_repl.class_archives import archive_path, making_archives, sharing_flags
 from kstreams_repl.errors import DeployError
 from kstreams_repl.extras import extras
+from kstreams_repl.forks import when_forked
 from kstreams_repl.java import find_java, shim_cache, spark_environment
 from kstreams_repl.spark.slots.spark_slots import forget_reservations, is_cluster_address
 from kstreams_repl.spark.slots.worker_pools import PACKAGE_ROOT, forget_pools, python_path
@@ -261,6 +262,34 @@ def _jvm_has_ended() -> bool:
 
     process = getattr(SparkContext._gateway, "proc", None)
     return process is not None and process.poll() is not None
+
+
+_connections: list[Any] = []
+"""PySpark's to the JVM while this process forks. A child collects at once what only other threads had, and would shut down the sockets that
+it shares with its parent."""
+
+
+def _keep_connections() -> None:
+    pyspark = sys.modules.get("pyspark")
+    gateway = None if pyspark is None else pyspark.SparkContext._gateway
+    _connections[:] = () if gateway is None else gateway._gateway_client.deque
+
+
+def _leave_to_the_parent(_: object) -> None:
+    """Forget the parent's JVM in a forked child, and close the copies of its sockets without shutting them down."""
+    global _lock
+    _lock = threading.Lock()
+    for connection in _connections:
+        connection.socket, shared = None, connection.socket
+        if shared is not None:
+            os.close(shared.detach())
+    if "pyspark" in sys.modules:
+        _forget_jvm()
+    _connections.clear()
+
+
+os.register_at_fork(before=_keep_connections, after_in_parent=_connections.clear)
+when_forked(_wanted, _leave_to_the_parent)
 
 
 def _forget_jvm() -> None:
