@@ -78,9 +78,12 @@ def clean(folder: Path, kept: Collection[str], delay_seconds: float, now: float 
 
 
 def discard(path: Path) -> None:
-    """Remove a directory, if it exists; it is moved away first, so that its path is free at once."""
+    """Remove a directory, or the file or link in its place, if it exists; it is moved away first, so that its path is free at once."""
     with suppress(FileNotFoundError):
-        shutil.rmtree(_moved_aside(path), ignore_errors=True)
+        moved = _moved_aside(path)
+        if moved.is_symlink() or not moved.is_dir():
+            moved.unlink()
+        shutil.rmtree(moved, ignore_errors=True)
 
 
 def discard_unused(path: Path) -> bool:

@@ -12,6 +12,11 @@ from kstreams_repl.errors import StateStoreError, TaskCorruptedError
 _FULL_BYTES = 1 << 20
 RawError = lmdb.Error
 """What a read transaction raises, also after its environment was closed by another thread."""
+_DAMAGED = (
+    lmdb.CorruptedError, lmdb.InvalidError, lmdb.PageNotFoundError, lmdb.VersionMismatchError, lmdb.PanicError,
+    lmdb.BadTxnError,  # after a page that could not be read
+    lmdb.MapResizedError,  # the file names a size beyond the map: no other process grows it
+)  # fmt: skip
 
 
 def storage_error(error: Exception, path: str, doing: str) -> StateStoreError:
@@ -38,17 +43,26 @@ def storage_error(error: Exception, path: str, doing: str) -> StateStoreError:
             free_bytes=free_bytes(path),
             **fields,
         )
-    if isinstance(error, lmdb.CorruptedError | lmdb.InvalidError | lmdb.PageNotFoundError | lmdb.VersionMismatchError | lmdb.PanicError):
-        return corrupted(path, f"{doing} failed: {error}")
+    if isinstance(error, FileExistsError):  # a file, or a link to nothing, in the place of the directory
+        return corrupted(path, f"{doing} failed: it is not a directory")
+    if isinstance(error, _DAMAGED):
+        return corrupted(path, f"{doing} failed: {error}", rebuilt=doing.startswith("opening"))
     return StateStoreError(
-        f"{doing} {path} failed: {error}", hint="check the disk; the task restores from its last commit and continues", **fields
+        f"{doing} {path} failed: {error}", hint="check the disk, then resume the application: it continues from its last commit", **fields
     )
 
 
-def corrupted(path: str, reason: str) -> TaskCorruptedError:
+def corrupted(path: str, reason: str, *, rebuilt: bool = True) -> TaskCorruptedError:
+    """Return the error for damaged local state.
+
+    Args:
+        rebuilt: it is found when the state is opened, and then rebuilt without further ado.
+    """
     return TaskCorruptedError(
         f"the local state in {path} is corrupted: {reason}",
-        hint="no action needed: the state is rebuilt from its changelog into a fresh directory",
+        hint="no action needed: the state is rebuilt from its changelog into a fresh directory"
+        if rebuilt
+        else "resume the application: the state is rebuilt from its changelog, and nothing committed is lost",
         path=path,
         reason=reason,
     )

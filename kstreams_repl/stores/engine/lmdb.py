@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 import lmdb
 
 from kstreams_repl.errors import InvalidStateStoreError, StateStoreError, TaskMigratedError
+from kstreams_repl.forks import when_forked
 from kstreams_repl.process_info import boot_id
 from kstreams_repl.stores.engine.base import Engine, Hooks
 from kstreams_repl.stores.engine.failures import corrupted, storage_error
@@ -103,7 +104,7 @@ class LmdbEnvironment(Hooks):
                     raise storage_error(error, self._where, "opening") from error
                 raise
             self._seal = PageSeal(self._where)
-            _OPEN[self._where] = self
+            _OPEN[self._where] = when_forked(self, LmdbEnvironment._leave)
 
     # ---- committed state -----------------------------------------------------------------------------------------------------------
 
@@ -166,7 +167,7 @@ class LmdbEnvironment(Hooks):
             except lmdb.Error as error:
                 raise storage_error(error, self._where, f"opening store {name} in") from error
             self._seal.follow()
-            engine = self._engines[name] = LmdbEngine(name, LmdbTree(database, self._meta, name), self._read)
+            engine = self._engines[name] = LmdbEngine(name, LmdbTree(database, self._meta, name), self._read, self._broken)
         return engine
 
     def _read(self) -> Any:
@@ -179,6 +180,11 @@ class LmdbEnvironment(Hooks):
             except lmdb.ReadersFullError as error:
                 raise storage_error(error, self._where, "reading from") from error
         return reading
+
+    def _broken(self, error: Exception) -> StateStoreError:
+        """Return the error of a read that failed; the environment must be reopened, which checks the file."""
+        self._failure = failure = storage_error(error, self._where, "reading from")
+        return failure
 
     def _end_reading(self) -> None:
         # The last reference ends the transaction: ours, or that of an iterator's cursor, which keeps reading its own snapshot.
@@ -414,6 +420,12 @@ class LmdbEnvironment(Hooks):
             finally:
                 self._forget()
 
+    def _leave(self) -> None:
+        """Fail in a forked child, where LMDB cannot use it, and allow this path to be opened there again."""
+        what, hint = f"{self._where} was opened before a fork", "open stores in the process that uses them"
+        self._reading, self._failure = None, StateStoreError(what, hint=hint, path=self._where)
+        _OPEN.pop(self._where, None)
+
     def _forget(self) -> None:
         """Allow this process to open the path again."""
         with _OPEN_LOCK:
@@ -481,16 +493,3 @@ def is_open_here(path: str | os.PathLike[str]) -> bool:
     """Return whether this process has the environment open."""
     with _OPEN_LOCK:
         return os.path.realpath(path) in _OPEN
-
-
-def _forget_after_fork() -> None:
-    # An LMDB environment cannot be used after a fork: in the child, mark it as failed and allow its path to be opened again.
-    for environment in list(_OPEN.values()):
-        environment._reading = None
-        environment._failure = StateStoreError(
-            f"{environment._where} was opened before a fork", hint="open stores in the process that uses them", path=environment._where
-        )
-    _OPEN.clear()
-
-
-os.register_at_fork(after_in_child=_forget_after_fork)

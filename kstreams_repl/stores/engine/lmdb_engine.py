@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice, repeat
 from typing import Any
 
+import lmdb
+
+from kstreams_repl.errors import StateStoreError
 from kstreams_repl.stores.engine import long_keys
 from kstreams_repl.stores.engine.base import Row
 from kstreams_repl.stores.engine.long_keys import BUCKET_SIZE
@@ -130,13 +133,15 @@ class LmdbEngine:
     of millions of rows never stalls a commit. Rows that a crash leaves behind are hidden again by the store's own expiry.
     """
 
-    __slots__ = ("name", "tree", "overlay", "get", "put", "put_many", "_transaction", "_doomed", "_committed_doomed")
+    __slots__ = ("name", "tree", "overlay", "get", "put", "put_many", "_transaction", "_broken", "_doomed", "_committed_doomed")
 
-    def __init__(self, name: str, tree: LmdbTree, transaction: Callable[[], Any]) -> None:
+    def __init__(
+        self, name: str, tree: LmdbTree, transaction: Callable[[], Any], broken: Callable[[Exception], StateStoreError]
+    ) -> None:
         self.name = name
         self.tree = tree
         self.overlay = Overlay()
-        self._transaction = transaction
+        self._transaction, self._broken = transaction, broken
         self._doomed: list[tuple[bytes, bytes]] = []
         self._committed_doomed: list[tuple[bytes, bytes]] = []
         self.put: Callable[[bytes, bytes | None], None] = self.overlay.put
@@ -145,6 +150,7 @@ class LmdbEngine:
 
     def _make_get(self) -> Callable[[bytes], bytes | None]:
         recent, transaction, tree, database, doomed = self.overlay.rows.get, self._transaction, self.tree, self.tree.database, self._doomed
+        broken = self._broken
 
         def get(key: bytes) -> bytes | None:
             value = recent(key, _MISSING)
@@ -152,9 +158,12 @@ class LmdbEngine:
                 return value  # type: ignore[no-any-return]
             if doomed and self._is_doomed(key):
                 return None
-            if 0 < len(key) < BUCKET_SIZE:
-                return transaction().get(key, None, database)  # type: ignore[no-any-return]
-            return tree.get(transaction(), key)
+            try:
+                if 0 < len(key) < BUCKET_SIZE:
+                    return transaction().get(key, None, database)  # type: ignore[no-any-return]
+                return tree.get(transaction(), key)
+            except lmdb.Error as error:
+                raise broken(error) from error
 
         return get
 
@@ -170,12 +179,25 @@ class LmdbEngine:
         self, low: bytes | None = None, high: bytes | None = None, reverse: bool = False, limit: int | None = None
     ) -> Iterator[Row]:
         recent = self.overlay.range(low, high, reverse)
-        committed: Iterator[Row] = self.tree.range(self._transaction(), low, high, reverse)
+        committed: Iterator[Row] = self._committed_range(low, high, reverse)
         if self._doomed:
             doomed = list(self._doomed)
             committed = (row for row in committed if not any(first <= row[0] < last for first, last in doomed))
         rows = _merge(recent, committed, reverse) if recent else committed
         return rows if limit is None else islice(rows, limit)
+
+    def _committed_range(self, low: bytes | None, high: bytes | None, reverse: bool) -> Iterator[Row]:
+        """Return the committed rows as of now: the cursor is opened by the call, not by the first row."""
+        try:
+            return self._readable(self.tree.range(self._transaction(), low, high, reverse))
+        except lmdb.Error as error:
+            raise self._broken(error) from error
+
+    def _readable(self, rows: Iterator[Row]) -> Iterator[Row]:
+        try:
+            yield from rows
+        except lmdb.Error as error:
+            raise self._broken(error) from error
 
     def delete_range(self, low: bytes, high: bytes) -> None:
         self.overlay.discard_range(low, high)

@@ -212,3 +212,23 @@ def test_a_folder_that_refuses_to_be_opened_is_a_typed_error(tmp_path: Path) -> 
     with pytest.raises(StateStoreError) as caught:
         opened(tmp_path / "e")
     assert isinstance(caught.value.__cause__, OSError) and caught.value.hint
+
+
+@pytest.mark.parametrize("instead", ["a file", "a link to nothing", "a link to a file"])
+def test_something_else_in_the_place_of_a_tasks_directory_is_replaced_by_a_new_one(
+    tmp_path: Path, instead: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The application stopped, and its hint said that the task restores by itself and continues."""
+    path, file = tmp_path / "tasks" / "0_0", tmp_path / "file"
+    path.parent.mkdir()
+    file.write_text("somebody's")
+    if instead == "a file":
+        path.write_text("junk")
+    else:
+        path.symlink_to(file if instead == "a link to a file" else tmp_path / "nothing")
+    environment = opened(path)
+    assert path.is_dir() and environment.commit_id == -1
+    assert "it is not a directory" in caplog.text
+    environment.close()
+    assert file.read_text() == "somebody's"
+    assert [left.name for left in path.parent.iterdir() if "0_0" in left.name] == ["0_0"]

@@ -450,3 +450,37 @@ def test_attributes_that_wait_while_a_store_in_memory_is_restored_reach_the_disk
     environment = opened(tmp_path / "e")
     assert environment.attribute("topic-id:a") == b"1"
     environment.close()
+
+
+@pytest.mark.parametrize("junk", [b"junk ", b"\0", bytes(range(256))], ids=["text", "zeros", "bytes"])
+@pytest.mark.parametrize("start", [0, 8192], ids=["from the beginning", "all pages but the first two"])
+@pytest.mark.parametrize("first", ["get", "a long key", "range", "commit"])
+def test_junk_over_an_open_file_is_an_error_with_path_and_hint_and_the_file_is_refused_afterwards(
+    tmp_path: Path, junk: bytes, start: int, first: str
+) -> None:
+    """A read raised LMDB's own error, without a word about where and what to do, and the processing handler could skip the record."""
+    environment = opened(tmp_path)
+    environment.take_ownership("me")
+    engine = environment.engine("e")
+    for commit in range(2):
+        engine.put_many([b"%06d" % (n * 7919 % 2000) for n in range(2000)], [bytes(60)] * 2000)
+        environment.commit({}, commit)
+    file = tmp_path / "data.mdb"
+    size = file.stat().st_size - start
+    with file.open("r+b") as data:
+        data.seek(start)
+        data.write((junk * (size // len(junk) + 1))[:size])
+    engine.put(b"new", b"x")
+    calls: dict[str, Any] = {
+        "get": lambda: engine.get(b"000042"),
+        "a long key": lambda: engine.get(b"0" * 600),
+        "range": lambda: list(engine.range(b"000001", b"000900")),
+        "commit": lambda: environment.commit({}, 3),
+    }
+    for call in (calls[first], *calls.values()):
+        with pytest.raises(StateStoreError) as raised:
+            call()
+        assert str(tmp_path) in raised.value.message and "resume the application" in str(raised.value.hint)
+    environment.close()
+    with pytest.raises(TaskCorruptedError, match="corrupted"):
+        opened(tmp_path)
