@@ -17,6 +17,7 @@ from kernel_ext.workspace import Workspace
 from kstreams_repl.display.markup import clean_text, one_line
 from kstreams_repl.errors import KStreamsError, SerializationError
 from kstreams_repl.runtime.user_error import is_users
+from kstreams_repl.secrets import without_secrets
 from kstreams_repl.session import Application
 from kstreams_repl.session.source.error_source import cell_of_error, location_name, user_location, with_source
 from kstreams_repl.session.views.failed_record import position_of, shown
@@ -53,7 +54,8 @@ def error_lines(error: BaseException, trace: TracebackType | None) -> list[str]:
     lines = [f"{type(error).__name__}: {first}"]
     place = user_location(error) or line_in_cell(trace)
     if place is not None and place[2]:
-        lines.append(f"  {one_line(_short(place[0]))}, line {place[1]}: {one_line(_as_written(place[2]), limit=160)}")
+        written = one_line(without_secrets(_as_written(place[2])), limit=160)
+        lines.append(f"  {one_line(_short(place[0]))}, line {place[1]}: {written}")
     elif rest:
         more = [part.strip() for part in rest if not part.startswith(("  in node ", "  record "))]
         lines += ["  " + " ".join(more)] if more else []

@@ -12,12 +12,31 @@ from __future__ import annotations
 
 import hmac
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 from kstreams_repl.errors import ConfigError
 
 MASK = "********"
+
+
+_LITERAL = re.compile(
+    r"""(?ix)
+    ([\w.-]* (?:password|secret|private|jaas|token|key\.pem|user\.info|user_info|credential) [\w.-]* ["']? \s*[:=,]\s* [rbuf]{0,2})
+    ("{3}.*?"{3} | '{3}.*?'{3} | "(?:[^"\\]|\\.)*"? | '(?:[^'\\]|\\.)*'?)
+    """
+)
+
+
+def without_secrets(line: str) -> str:
+    """Return a line of source text with the literals of settings that are secret by their name masked.
+
+    Example:
+        >>> without_secrets('connect("broker:9092", sasl_password="hunter2")')
+        'connect("broker:9092", sasl_password="********")'
+    """
+    return _LITERAL.sub(lambda found: f'{found[1]}{found[2][0]}{MASK}{found[2][0]}', line)
 
 
 class Secret:

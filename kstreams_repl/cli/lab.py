@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -13,9 +14,12 @@ from kstreams_repl.cli.checkout import find_checkout
 from kstreams_repl.errors import JavaNotFoundError, KStreamsError
 from kstreams_repl.java import spark_environment
 
+_ROOT = re.compile(r"--(notebook-dir|ServerApp\.root_dir|ServerApp\.notebook_dir)(=|$)")
+
 
 def lab_command(arguments: tuple[str, ...]) -> list[str]:
-    """Return the command line of JupyterLab; the user's arguments come last, so that they take precedence.
+    """Return the command line of JupyterLab; the user's arguments come last, so that they take precedence. Two root directories are an
+    error there, so ours is left out if there is one.
 
     Checks for updates and news are off: a first start should contact no host but this one.
     """
@@ -26,7 +30,7 @@ def lab_command(arguments: tuple[str, ...]) -> list[str]:
         "-P",
         "-m",
         "jupyterlab",
-        f"--ServerApp.root_dir={folder}",
+        *(() if any(_ROOT.match(argument) for argument in arguments) else (f"--ServerApp.root_dir={folder}",)),
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
         "--LabApp.news_url=None",
     ]

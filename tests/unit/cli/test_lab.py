@@ -20,6 +20,13 @@ def test_lab_opens_the_notebooks_and_the_users_arguments_come_last(tmp_path: Pat
     assert command[-2:] == ["--port", "8899"]
 
 
+@pytest.mark.parametrize("given", [("--notebook-dir=/elsewhere",), ("--notebook-dir", "/elsewhere"), ("--ServerApp.root_dir=/elsewhere",)])
+def test_a_folder_of_the_users_is_the_only_one(given: tuple[str, ...]) -> None:
+    """JupyterLab ended with "root_dir only accepts one value, got 2"."""
+    command = lab.lab_command(given)
+    assert command[-len(given) :] == list(given) and sum("dir" in part for part in command) == 1
+
+
 def test_kernels_get_java_and_this_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     environment = lab.lab_environment()

@@ -11,7 +11,7 @@ import pytest
 
 from kstreams_repl.errors import ConfigError
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
-from kstreams_repl.secrets import Secret, from_plain, secret, to_plain
+from kstreams_repl.secrets import Secret, from_plain, secret, to_plain, without_secrets
 
 PASSWORD = "hunter2-and-more"
 SETTINGS = ClientSettings(
@@ -118,3 +118,19 @@ def test_a_secret_that_is_not_there_is_a_typed_error(tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match="the location of a secret") as refused:
             secret(given)
         assert given not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ('connect("b:1", sasl_password="hunter2", x="y")', 'connect("b:1", sasl_password="********", x="y")'),
+        ("{'ssl.key.password' : 'hunter2'}", "{'ssl.key.password' : '********'}"),
+        ("config = {'basic.auth.user.info': r'me:hunter2'}", "config = {'basic.auth.user.info': r'********'}"),
+        ('sasl_password="hunter2', 'sasl_password="********"'),
+        (r'sasl_password="hun\"ter2")', 'sasl_password="********")'),
+        ('secret("env:NAME"), password=getpass()', 'secret("env:NAME"), password=getpass()'),
+        ('words.filter(lambda key, value: value != "password")', 'words.filter(lambda key, value: value != "password")'),
+    ],
+)
+def test_literals_of_secret_settings_are_masked_in_source_text(line: str, shown: str) -> None:
+    assert without_secrets(line) == shown

@@ -193,6 +193,12 @@ def test_the_line_of_an_error_is_the_users_and_no_librarys(shell: InteractiveShe
     assert 'kafka_errors("asking"' in printed and "gen.throw" not in printed
 
 
+def test_the_line_of_an_error_shows_no_password_that_was_written_into_the_cell() -> None:
+    line = ("cell.py", 1, "connect('b:1', sasl_username='me', sasl_password='hunter2')")
+    (_, shown, _) = error_lines(ks.KStreamsError("no broker", user_line=line), None)
+    assert shown.endswith("line 1: connect('b:1', sasl_username='me', sasl_password='********')")
+
+
 def ask_nobody() -> None:
     with kafka_errors("asking", bootstrap_servers="b:1"):
         raise KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN))
