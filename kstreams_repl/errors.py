@@ -288,6 +288,13 @@ class DeployError(KStreamsError):
     """An application could not be deployed: no free Spark slots, already running, incompatible with its kept state."""
 
 
+class AlreadyOwnedError(DeployError):
+    """Another program runs the application, or another application writes the outputs that this one would write from a savepoint. Raised
+    before anything is changed; not raised if you say so: ``take_over=True``, ``share_outputs=True``. Fields: ``application``, ``outputs``,
+    ``pid``.
+    """
+
+
 class PartitionsChangedError(DeployError):
     """Partitions were added to an input topic, but a changelog or repartition topic of the application cannot have more. Not raised
     for stateless inputs and for what follows a `repartition`: they adapt automatically. Fields: ``topic``.

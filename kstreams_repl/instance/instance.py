@@ -60,6 +60,7 @@ class TakeOver:
         recycled: number of environments that were already open in this process.
         from_snapshots: tasks whose stores began from a snapshot, with the snapshot's commit id.
         snapshot_error: why snapshots could not be read.
+        skipped: by input partition, the number of offsets that were deleted from the topic before they were read.
     """
 
     topic_ids: Mapping[str, str] = field(default_factory=dict)
@@ -67,6 +68,7 @@ class TakeOver:
     recycled: int = 0
     from_snapshots: dict[str, int] = field(default_factory=dict)
     snapshot_error: str | None = None
+    skipped: Mapping[str, int] = field(default_factory=dict)
 
 
 class Instance:

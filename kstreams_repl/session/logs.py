@@ -51,6 +51,9 @@ def logs_table(applications: Iterable[ReadOnlyApplication], files: Iterable[tupl
         for slot, report in sorted(app.reports.instances.items()):
             if report.trouble:
                 rows.append((f"{app.name}, instance {slot}", report.trouble))
+            deleted = "were deleted before they were read, by the topic's retention or by hand"
+            skipped = [f"{count:,} offsets of {at} {deleted}" for at, count in sorted(report.skipped.items())]
+            rows += [(f"{app.name}, instance {slot}", line) for line in skipped]
         rows += [(app.name, line) for line in app.restarts]
         error = app.error
         if error is not None:

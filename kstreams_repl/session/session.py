@@ -171,6 +171,8 @@ class Session(TopicAccess):
         detached: bool = False,
         create_topics: bool | Mapping[str, int] = False,
         from_savepoint: Any = None,
+        share_outputs: bool = False,
+        take_over: bool = False,
         **settings: object,
     ) -> Application:
         """Start a topology as an application. Returns at once, after the checks that need no Spark.
@@ -189,12 +191,17 @@ class Session(TopicAccess):
                 partitions}`` creates those named.
             from_savepoint: begin at a savepoint (`Application.savepoint`), with its state and offsets: its name,
                 ``"application/name"``, its directory, or the `Savepoint`. The application must have no state of its own.
+            share_outputs: with `from_savepoint`: write also to topics and tables that another application writes, whose readers then
+                get results twice.
+            take_over: end another program's run of this application, also of another topology: that program's application fails.
             **settings: the same as `config` with underscores: ``processing_guarantee="exactly_once_v2"``.
 
         Raises:
             UnknownTopicError, TopologyError: the topology does not fit the cluster, or the state and offsets that the application
                 left there; the hint lists the remedies.
             ConfigError: an unknown setting.
+            AlreadyOwnedError: another program runs it, with another topology or in this directory; or, with `from_savepoint`,
+                another application that is not stopped writes what this one would write.
             DeployError: an application of that name is running, or has state of its own (with `from_savepoint`).
             DetachedApplicationError: `detached`, but the broker or the directory ends with this process.
 
@@ -214,6 +221,8 @@ class Session(TopicAccess):
             detached=detached,
             create_topics=create_topics,
             from_savepoint=from_savepoint,
+            share_outputs=share_outputs,
+            take_over=take_over,
         )
 
     def run_batch(

@@ -22,7 +22,7 @@ from typing import Any
 from kstreams_repl.batch.completion import CompletionWatch
 from kstreams_repl.batch.stop_offsets import bounded_plan
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.errors import ApplicationFailedError, BrokerUnavailableError, DeployError, KStreamsError
+from kstreams_repl.errors import ApplicationFailedError, BrokerUnavailableError, DeployError, KStreamsError, TaskMigratedError
 from kstreams_repl.forks import OwnLock
 from kstreams_repl.instance.application_plan import ApplicationPlan, client_settings
 from kstreams_repl.instance.control.channel import Signal
@@ -35,7 +35,7 @@ from kstreams_repl.queries.store_catalogue import write_catalogue
 from kstreams_repl.spark.application_state import ApplicationLife, Status
 from kstreams_repl.spark.client_metrics import client_metrics
 from kstreams_repl.spark.epochs.generation_run import SETTLE_SECONDS, GenerationRun
-from kstreams_repl.spark.failures.failure_translation import disk_errors, error_of_end, has_failed
+from kstreams_repl.spark.failures.failure_translation import disk_errors, error_of_end, failure_from, has_failed
 from kstreams_repl.spark.failures.instance_watcher import watch_instances
 from kstreams_repl.spark.failures.partition_watcher import PartitionWatch, loss, refusal
 from kstreams_repl.spark.failures.worker_restarts import WorkerRestarts, is_death
@@ -263,6 +263,13 @@ class Deployment:
             f"{self.application_id} failed: {self._error.message}", hint=self._error.hint, **self._error.fields
         ) from self._error
 
+    def is_taken_over(self) -> bool:
+        """Return whether another program has taken over the application, which has failed then."""
+        with self._lock:
+            if self._life.state is Status.RUNNING and self._run is not None and (error := self._control.successor()) is not None:
+                self._fail(self._run, error, _LOST_SECONDS)
+        return isinstance(self._error, TaskMigratedError)
+
     def abandon(self) -> Deployment:
         """Stop without waiting for the instances: for when nothing can be committed any more because the broker has ended.
 
@@ -357,7 +364,7 @@ class Deployment:
         self._run = run
         run.start()
         self._life.enter(Status.RUNNING, why)
-        watch_instances(run, self._ended)
+        watch_instances(run, self._control.successor, self._ended)
         run.partitions = PartitionWatch(
             Admin(self.settings),
             self.topology,
@@ -413,11 +420,8 @@ class Deployment:
         run.outdated = True
         try:
             self.start()
-        except KStreamsError as error:
-            return error
-        except BaseException:
-            self._life.enter(Status.PAUSED, "the next generation did not start")
-            raise
+        except Exception as error:
+            return failure_from(self.application_id, error)
         return None
 
     def _fail(self, run: GenerationRun, error: KStreamsError, seconds: float = SETTLE_SECONDS) -> None:

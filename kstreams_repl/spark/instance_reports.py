@@ -42,6 +42,7 @@ class InstanceReport:
         stage: the current step of its task initialisation.
         trouble: why it is recovering.
         place: on a cluster, the executor's state directory.
+        skipped: by input partition, how many offsets were deleted from the topic (by its retention) before they were read.
         nodes: counts of the nodes of its tasks since the application was created: taken, given, records taken per second, dropped by
             reason. None if it reports none: at rest the commit contains them.
         global_nodes: as `nodes`, for global tables, which are read again with each task initialisation.
@@ -73,6 +74,7 @@ class InstanceReport:
     calls: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     standbys: Mapping[str, int] = field(default_factory=dict)
     snapshot_trouble: str | None = None
+    skipped: Mapping[str, int] = field(default_factory=dict)
     nodes: Mapping[str, Sequence[Any]] | None = None
     global_nodes: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 

@@ -15,6 +15,7 @@ PARENT = """
 import gc, multiprocessing, os, sys, time
 import kstreams_repl as ks
 from kstreams_repl.errors import ForkedProcessError
+from kstreams_repl.session.connection import current_session
 
 session = ks.connect(directory="temporary", prestart=False, config={"commit.interval.ms": 50})
 session.produce("words", [("a", "x")], partitions=1)
@@ -49,7 +50,7 @@ def forget():
 
 def connect():
     again = ks.connect(directory="temporary", prestart=False)
-    assert again is not session and session.closed and ks.current_session() is again
+    assert again is not session and session.closed and current_session() is again
 
 
 kinds = {"ends": lambda: None, "closes": session.close, "leaves the block": leave, "uses": use, "forgets": forget}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.errors import DeployError, KStreamsError, RecordingError, TopologyError
+from kstreams_repl.errors import AlreadyOwnedError, DeployError, KStreamsError, RecordingError, TopologyError
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.session.session_directory import SessionDirectory
 from tests.spark.hosting import spark
@@ -91,6 +91,27 @@ def test_an_application_starts_from_a_savepoint_and_counts_each_later_record_onc
     assert again.wait(120)
     assert state(again) == undisturbed
     assert results(session, out) == sorted(after + [row for row in after if row not in before])
+
+    # under a second name it would write what the first one writes: refused before anything is there, however it is started
+    second_out, trial = f"{name}-second-out", f"{name}-trial"
+    session.create_topic(second_out, partitions=1)
+    with pytest.raises(AlreadyOwnedError) as refused:
+        session.deploy(topology(topic, out), trial, from_savepoint=f"{name}/first", config=EXACTLY_ONCE)
+    assert refused.value.message.startswith(f"{trial} would write topic: {out}, which {name} (running) writes")
+    assert "with other topics in .to" in str(refused.value.hint) and f"session.attach({name!r}).stop()" in str(refused.value.hint)
+    assert again.status == "running" and results(session, out) == sorted(after + [row for row in after if row not in before])
+    assert trial not in session.admin.groups() and not any(topic.startswith(trial) for topic in session.admin.topics())
+    aside = session.deploy(topology(topic, second_out), trial, from_savepoint=f"{name}/first", config=EXACTLY_ONCE)
+    assert aside.wait(120) and state(aside) == undisturbed and again.status == "running"
+    assert results(session, second_out) == [row for row in after if row not in before]
+    aside.stop()
+    again.pause()  # its outputs are still its own
+    session.cleanup(trial, dry_run=False)
+    with pytest.raises(AlreadyOwnedError, match=r"\(paused\) writes"):
+        session.deploy(topology(topic, out), trial, from_savepoint=f"{name}/first", config=EXACTLY_ONCE)
+    told = session.deploy(topology(topic, out), trial, from_savepoint=f"{name}/first", share_outputs=True, config=EXACTLY_ONCE)
+    assert told.wait(120)
+    told.stop()
     again.stop()
 
     # another application, with another number of instances, and records that no one has seen yet

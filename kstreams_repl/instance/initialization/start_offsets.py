@@ -29,11 +29,13 @@ class StartOffset:
 
     Attributes:
         reset: the offset is not the committed one, which the broker no longer has; the next commit must include it.
+        skipped: how many offsets between the committed one and this were deleted, or are passed over, unread.
     """
 
     offset: int
     metadata: OffsetMetadata
     reset: bool = False
+    skipped: int = 0
 
 
 def start_offsets(
@@ -62,7 +64,8 @@ def start_offsets(
             in_log = first[partition] <= offset <= last[partition]
             if not in_log:
                 offset = _after_loss(plan, spec, partition, offset, first[partition], last[partition], admin)
-            starts[partition] = StartOffset(offset, decode(known.metadata), reset=not in_log)
+            skipped = 0 if in_log else max(0, offset - known.offset)
+            starts[partition] = StartOffset(offset, decode(known.metadata), reset=not in_log, skipped=skipped)
         elif environment.commit_id >= 0 and not _is_new(environment, partition) and any(s.persistent for s in spec.subtopology.stores):
             raise TaskCorruptedError(
                 f"task {spec.task_id} has local state of commit {environment.commit_id}, but {partition} has no committed offset",

@@ -140,6 +140,7 @@ def open_instance(
         # 4. Find where input begins.
         stage("reading committed offsets")
         starts = start_offsets(plan, specs, environments, admin)
+        instance.take_over.skipped = {str(at): start.skipped for at, start in starts.items() if start.skipped}
         # 5. Restore the stores.
         stage("restoring stores")
         floors: dict[Any, int] = {}

@@ -53,6 +53,7 @@ class ReportMetrics:
             "restore_remaining": 0 if instance.updater is None else instance.updater.progress.remaining,
             "recycled": instance.take_over.recycled,
             "from_snapshots": instance.take_over.from_snapshots,
+            "skipped": instance.take_over.skipped,
             "snapshots": {} if instance.snapshotter is None else instance.snapshotter.taken,
             "snapshot_trouble": _snapshot_error(instance),
             "calls": _calls(instance),

@@ -334,7 +334,6 @@ class Application(ApplicationView):
             >>> app.stop().status == "stopped"
             True
         """
-        self.client.ensure_own()
         if self._starting is not None:
             self._starting.wait()
         self._run(self._deployment.stop)
@@ -373,7 +372,7 @@ class Application(ApplicationView):
             >>> app.wait(60)
             True
         """
-        caught_up = CaughtUp(self._instances, lambda: self._remaining(most=FEW))
+        caught_up = CaughtUp(self._instances, lambda: self._remaining(most=FEW), self._deployment.is_taken_over)
         return wait_until(self, timeout, until or caught_up)
 
     def listen(
@@ -411,14 +410,9 @@ class Application(ApplicationView):
 
     # ---- inside
 
-    def _start_failed(self, error: BaseException) -> None:
-        self._start_error = error
-
     def _finish_start(self) -> None:
-        self.client.ensure_own()
-        work = self._starting
-        if work is not None:
-            work.wait()
+        if self._starting is not None:
+            self._starting.wait()
             if self._start_error is not None:
                 raise self._start_error
 

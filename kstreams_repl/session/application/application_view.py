@@ -11,7 +11,7 @@ from kstreams_repl.config import StreamsConfig
 from kstreams_repl.deprecation import renamed
 from kstreams_repl.display.picture import Picture, picture_of
 from kstreams_repl.display.retries import Retries
-from kstreams_repl.errors import KStreamsError
+from kstreams_repl.errors import KStreamsError, TaskMigratedError
 from kstreams_repl.inspection.result import SqlResult
 from kstreams_repl.inspection.sandbox import quote_identifier
 from kstreams_repl.kafka.internal_topics import journal_topic_name
@@ -42,6 +42,7 @@ from kstreams_repl.session.views.sample_run import sampled_values
 from kstreams_repl.session.views.sql_catalog import all_stores
 from kstreams_repl.session.views.sql_query import run_query
 from kstreams_repl.session.views.store_view import StoreView
+from kstreams_repl.spark.failures.failure_translation import failure_from
 from kstreams_repl.topology.describe import TopologyDescription
 from kstreams_repl.topology.topology import Topology
 
@@ -134,14 +135,16 @@ class ApplicationView(QueryView):
 
     @property
     def outdated(self) -> bool:
-        """Whether another kernel has edited this detached application since it was attached; `Session.attach` then reloads it.
+        """Whether another kernel has edited this detached application since it was attached, or another program has taken it over;
+        `Session.attach` then reloads it.
 
         Example:
             >>> app.outdated
             False
         """
         driver = self._driver_process
-        return driver is not None and bool(self.versions) and not driver.is_at(self.versions[-1].number)
+        edited = driver is not None and bool(self.versions) and not driver.is_at(self.versions[-1].number)
+        return edited or isinstance(self._deployment.error, TaskMigratedError)
 
     @property
     def error(self) -> KStreamsError | None:
@@ -448,6 +451,9 @@ class ApplicationView(QueryView):
             True
         """
         return self._applications.get(self.name, self)
+
+    def _start_failed(self, error: BaseException) -> None:
+        self._start_error = failure_from(self.name, error)
 
     def _error_with_record(self) -> KStreamsError | None:
         """Return the error, with the record that caused it, which is read from the broker."""

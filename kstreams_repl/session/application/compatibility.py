@@ -26,6 +26,7 @@ from kstreams_repl.topology.diff import diff
 from kstreams_repl.topology.graph import TopologyGraph
 from kstreams_repl.topology.names import changelog_topic
 from kstreams_repl.topology.node_diff import serde_name
+from kstreams_repl.topology.nodes import SourceNode
 from kstreams_repl.topology.schema_diff import SchemaChange, SchemaDiff
 from kstreams_repl.topology.topology import Topology
 
@@ -78,9 +79,21 @@ def checked_topology(
     if not fresh:
         refuse_misfit(client, name, built, config, earlier, schemas, attached=known is not None)
     refuse_schemas(schemas, name, "\n".join(map(str, schemas)))
+    report_own_dead_letters(client, name, built, config)
     for line in dict.fromkeys(schema.reason for schema in schemas if schema.change is SchemaChange.NO_ANSWER):
         client.report(f"schemas were not compared: {line}")
     return built, config, schemas
+
+
+def report_own_dead_letters(client: ClusterClient, name: str, topology: Topology, config: StreamsConfig) -> None:
+    """Report a dead-letter topic that the application reads: a record that fails there again is written to it again, without end."""
+    topic = config["errors.dead.letter.queue.topic.name"]
+    sources = (node for node in topology.nodes.values() if isinstance(node, SourceNode))
+    if topic and any(topic in node.topics or (node.pattern is not None and node.pattern.fullmatch(topic)) for node in sources):
+        client.report(
+            f"warning: {name} reads its own dead-letter topic {topic}: a record that fails again is written there again and again; "
+            "read it in another application"
+        )
 
 
 def refuse_misfit(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 from kstreams_repl.errors import DeployError, WaitInterrupted
+from kstreams_repl.forks import forked_error
 from kstreams_repl.interrupts import wait_interruptibly
 from kstreams_repl.session.application.read_only import ReadOnlyApplication
 from kstreams_repl.session.progress_messages import PolledStep
@@ -27,7 +29,7 @@ class Work:
         on_error: Callable[[BaseException], None] | None = None,
     ) -> None:
         self.error: BaseException | None = None
-        self._on_error = on_error
+        self._on_error, self._pid = on_error, os.getpid()
         self._done = threading.Event()  # an interrupted `join` marks a running thread as ended (CPython 3.11)
         threading.Thread(target=self._work, args=(control, call), name=name, daemon=True).start()
 
@@ -47,6 +49,8 @@ class Work:
         return self._done.is_set()
 
     def wait(self) -> None:
+        if os.getpid() != self._pid:  # the thread is not in a forked child
+            raise forked_error("this application", self._pid)
         wait_interruptibly(self._done)
 
 
@@ -59,8 +63,10 @@ class CaughtUp:
 
     PATIENCE_SECONDS = 3.0
 
-    def __init__(self, instances: Callable[[], int], remaining: Callable[[], int]) -> None:
-        self._instances, self._remaining = instances, remaining
+    def __init__(
+        self, instances: Callable[[], int], remaining: Callable[[], int], taken_over: Callable[[], bool] = lambda: False
+    ) -> None:
+        self._instances, self._remaining, self._taken_over = instances, remaining, taken_over
         self._at: float | None = None
 
     def __call__(self, app: ReadOnlyApplication) -> bool:
@@ -74,7 +80,8 @@ class CaughtUp:
         now = time.time()
         if self._at is None:
             self._at = now
-        return all(report.at_ms > self._at * 1000 for report in reports) or now - self._at > self.PATIENCE_SECONDS
+        fresh = all(report.at_ms > self._at * 1000 for report in reports) or now - self._at > self.PATIENCE_SECONDS
+        return fresh and not self._taken_over()  # then it was not processed here, and the application has failed
 
 
 def wait_until(app: ReadOnlyApplication, seconds: float | None, condition: Callable[[Any], bool]) -> bool:
@@ -86,7 +93,9 @@ def wait_until(app: ReadOnlyApplication, seconds: float | None, condition: Calla
             progress.update(app.status == "starting")
             if app.status == "failed":
                 error = app.error
-                raise DeployError(f"{app.name} failed") if error is None else with_record(app.client, app.name, error, app.topology)
+                if error is None:
+                    raise DeployError(f"{app.name} failed", hint="session.logs() has its last words")
+                raise with_record(app.client, app.name, error, app.topology)
             if condition(app):
                 for line in late_lines(app.counts) if isinstance(condition, CaughtUp) else ():
                     app.client.report(line)

@@ -1,10 +1,10 @@
 """Deploy a topology as an application.
 
 Numbered: 1. reject what runs already, and settings and drivers that do not fit · 2. build the topology and check it against the state
-of an earlier run (`compatibility`) and against the schemas of its topics (`contracts`) · 3. create missing topics if asked · 4. find
-where it begins: at a time, or at a savepoint · 5. write its version into the session file · 6. write state and offsets of the
-beginning, and schemas that begin a subject · 7. register and start the application. A failure in 6 or 7 removes the version and
-registers the earlier object again.
+of an earlier run (`compatibility`), against the schemas of its topics (`contracts`), and against other owners of its id and outputs
+(`live_owners`) · 3. create missing topics if asked · 4. find where it begins: at a time, or at a savepoint · 5. write its version into
+the session file · 6. write state and offsets of the beginning, and schemas that begin a subject · 7. register and start the
+application. A failure in 6 or 7 removes the version and registers the earlier object again.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from kstreams_repl.session.application.driver_selection import (
     refuse_unsaved,
     refuse_what_ends_with_us,
 )
+from kstreams_repl.session.application.live_owners import refuse_live_owner, refuse_shared_outputs
 from kstreams_repl.session.application.registry import ApplicationRegistry
 from kstreams_repl.session.application.savepoint_start import SavepointStart
 from kstreams_repl.session.application.savepoints import find_savepoint
@@ -49,6 +50,8 @@ def deploy(
     detached: bool = False,
     create_topics: bool | Mapping[str, int] = False,
     from_savepoint: Any = None,
+    share_outputs: bool = False,
+    take_over: bool = False,
     is_needed: Callable[[Topology, StreamsConfig], bool] | None = None,
 ) -> Application:
     """Deploy, as `Session.deploy`.
@@ -73,6 +76,10 @@ def deploy(
     refuse_another_driver(name, config, attached=known is not None and known.detached)
     # 2. Build and compare.
     built, config, schemas = checked_topology(client, topology, name, config, known, fresh=from_savepoint is not None)
+    if not take_over:
+        refuse_live_owner(client, name, built, config, known)
+    if from_savepoint is not None and not share_outputs:
+        refuse_shared_outputs(client, name, built)
     # 3. Topics.
     create_missing_topics(client, built, create_topics)
     needed = is_needed is None or is_needed(built, config)

@@ -18,7 +18,7 @@ from kstreams_repl.session.topics.internal_names import JOURNAL, journals
 
 _OPEN_SECONDS = 25.0
 """A live writer's transaction takes milliseconds; the broker aborts a killed writer's after 10 s and checks for it every 10 s."""
-_LEFT_SECONDS = 2.0
+LEFT_SECONDS = 2.0
 
 
 def deployed_names(client: ClusterClient) -> list[str]:
@@ -41,7 +41,7 @@ def journal_of(client: ClusterClient, name: str) -> JournalState:
         )
     reader = JournalReader(client.settings, name)
     try:
-        return reader.catch_up(client.admin, seconds=_OPEN_SECONDS if _may_be_driven(client, name) else _LEFT_SECONDS)
+        return reader.catch_up(client.admin, seconds=_OPEN_SECONDS if _may_be_driven(client, name) else LEFT_SECONDS)
     except BrokerUnavailableError:  # a killed kernel left an open transaction: abort it, then read
         JournalControl(client.settings, name).close()
         return reader.catch_up(client.admin)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import traceback
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,8 @@ from kstreams_repl.disk_errors import free_bytes, is_full, room
 from kstreams_repl.errors import ApplicationFailedError, DeployError, KStreamsError, StateStoreError, TaskMigratedError
 
 _RAISED = re.compile(r"^\s*((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt)): ?(.*)$")
+_NO_CLASS = re.compile(r"(?:NoClassDefFoundError|ClassNotFoundException): ([\w./$]+)")
+_UNEXPECTED = "no committed data are lost; session.logs() has the logs of Spark and of the instances; resume() tries again"
 _NO_MODULE = re.compile(r"No module named '?([\w.]+)'?")
 
 
@@ -26,7 +29,31 @@ def error_from(failure: Mapping[str, Any]) -> KStreamsError:
     else:
         message = str(failure.get("message"))
     fields = {**dict(failure.get("fields") or {}), "worker_trace": failure.get("trace")}
-    return kind(message, hint=failure.get("hint"), **fields)
+    hint = failure.get("hint") or (_UNEXPECTED if kind is ApplicationFailedError else None)
+    return kind(message, hint=hint, **fields)
+
+
+def failure_from(application_id: str, error: BaseException) -> KStreamsError:
+    """Return an error as the reason why an application failed: itself if it is one of ours, else one with a hint, whose cause it is."""
+    if isinstance(error, KStreamsError):
+        return error
+    text = str(getattr(error, "java_exception", None) or error).strip() or "no message"
+    ended = type(error).__name__ == "Py4JNetworkError" or isinstance(error, ConnectionError | EOFError)
+    lacks = _NO_CLASS.search(text)
+    if ended:
+        hint = "Spark's JVM does not answer or has ended: session.logs() has its last words; resume() starts another one"
+    elif lacks:
+        hint = f"Spark lacks the class {lacks[1].replace('/', '.')}: add its jar to spark.jars of the Spark session, and resume()"
+    else:
+        hint = _UNEXPECTED
+    failed = ApplicationFailedError(
+        f"{application_id} failed: {type(error).__name__}: {text.splitlines()[0][:400]}",
+        hint=hint,
+        application=application_id,
+        worker_trace="".join(traceback.format_exception(error)),
+    )
+    failed.__cause__ = error
+    return failed
 
 
 def no_room(where: Path) -> StateStoreError:
@@ -79,9 +106,20 @@ def error_of_end(
     if failed:
         return error_from(failed[0].get("failure") or {"error": "an instance failed", "message": "its report contains no reason"}), True
     if any(report.get("state") == "superseded" for report in reports):
-        taken = f"another session took over {application_id}"
-        return TaskMigratedError(taken, hint=f"no data are lost; take control back with session.attach({application_id!r})"), False
+        return taken_over(application_id), False
     return lost or query_error(cause, state, python), False
+
+
+def taken_over(application_id: str, generation: int | None = None, version: int | None = None) -> TaskMigratedError:
+    """Return the error of an application that another program runs now."""
+    what = "" if generation is None else f" (its generation {generation}, version {version})"
+    return TaskMigratedError(
+        f"another program took over {application_id}{what}: it is not processed here any more",
+        hint=f"session.attach({application_id!r}, builder).resume() takes it back, and continues after that program's last commit: "
+        "results and state up to there are that program's",
+        application=application_id,
+        generation=generation,
+    )
 
 
 def query_error(text: str | None, state: Path, python: str) -> KStreamsError:

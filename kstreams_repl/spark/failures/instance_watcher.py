@@ -1,16 +1,17 @@
-"""Watch the instances of a running generation: one thread that ends when an instance has failed, slots are missing or the query ended."""
+"""Watch the instances of a running generation: one thread that ends when an instance has failed, slots are missing, the query ended, or
+another program took over."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import count
 from typing import Any, Protocol
 
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.spark.epochs.generation_run import GenerationRun
-from kstreams_repl.spark.failures.failure_translation import has_failed
+from kstreams_repl.spark.failures.failure_translation import failure_from, has_failed
 from kstreams_repl.spark.failures.missing_executors import MissingExecutors
 
 _CHECK_SECONDS, _CHECKS_PER_CALL = 0.2, 5
@@ -25,16 +26,28 @@ class OnEnd(Protocol):
         """Args:
         reports: the last reports of the instances.
         cause: Spark's reason why the query ended; None if it gave none.
-        lost: the error of missing executors.
+        lost: the error of missing executors, or of a take-over.
         """
 
 
-def watch_instances(run: GenerationRun, on_end: OnEnd) -> None:
-    """Start the thread. It also ends, without a call, when the run has been ended by a signal."""
-    threading.Thread(target=_watch, args=(run, on_end), name=f"watch-{run.plan.application_id}", daemon=True).start()
+def watch_instances(run: GenerationRun, successor: Callable[[], KStreamsError | None], on_end: OnEnd) -> None:
+    """Start the thread. It also ends, without a call, when the run has been ended by a signal.
+
+    Args:
+        successor: returns an error once another program has taken over the application.
+    """
+    threading.Thread(target=_watch, args=(run, successor, on_end), name=f"watch-{run.plan.application_id}", daemon=True).start()
 
 
-def _watch(run: GenerationRun, on_end: OnEnd) -> None:
+def _watch(run: GenerationRun, successor: Callable[[], KStreamsError | None], on_end: OnEnd) -> None:
+    try:
+        _watch_query(run, successor, on_end)
+    except Exception as error:  # of Spark, whose JVM may end in the middle of a call
+        if run.query is not None:
+            on_end(run, (), None, failure_from(run.plan.application_id, error))
+
+
+def _watch_query(run: GenerationRun, successor: Callable[[], KStreamsError | None], on_end: OnEnd) -> None:
     query = run.query
     if query is None:
         return
@@ -48,7 +61,7 @@ def _watch(run: GenerationRun, on_end: OnEnd) -> None:
         if not has_failed(reports):
             if check % _CHECKS_PER_CALL:  # a call to the JVM costs more than reading the reports
                 continue
-            lost = executors.check()
+            lost = executors.check() or successor()
             if lost is None and query.active:
                 continue
         on_end(run, reports, query.cause(), lost)

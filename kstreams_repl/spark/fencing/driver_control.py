@@ -7,13 +7,14 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kstreams_repl.errors import KStreamsError
+from kstreams_repl.errors import KStreamsError, TaskMigratedError
 from kstreams_repl.instance.application_plan import ApplicationPlan
 from kstreams_repl.instance.control.channel import Signal
 from kstreams_repl.instance.control.open_channel import open_channel
 from kstreams_repl.instance.initialization.task_initialization import fence_instances
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings
+from kstreams_repl.spark.failures.failure_translation import taken_over
 from kstreams_repl.spark.fencing.generation_fencing import Generations, VersionText
 from kstreams_repl.spark.fencing.state_migration import Migration, migrate_stores
 
@@ -70,6 +71,15 @@ class DriverControl:
             _LOG.warning("the journal was not written: %s", error, extra={"application": self._application_id})
             return False
         return True
+
+    def successor(self) -> TaskMigratedError | None:
+        """Return the error of an application that another program has taken over; None: none has, or the broker does not answer."""
+        try:
+            desired = None if self.generations is None else self.generations.successor()
+        except KStreamsError as error:
+            _LOG.info("the journal cannot be read now: %s", error, extra={"application": self._application_id})
+            return None
+        return None if desired is None else taken_over(self._application_id, desired.generation, desired.version)
 
     def keep_alive(self) -> None:
         """Keep the control id from expiring on the broker (`Generations.stay`)."""

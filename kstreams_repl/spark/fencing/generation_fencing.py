@@ -91,7 +91,8 @@ class Generations:
         *,
         transaction_timeout_ms: int = TRANSACTION_MS,
     ) -> None:
-        self._admin = admin
+        self._settings, self._admin = settings, admin
+        self._looked_at = -1
         self._lease = lease
         self._application_id = application_id
         self._writing = threading.RLock()
@@ -260,6 +261,20 @@ class Generations:
             self.end()  # raises if the broker is down, before a failed write would end this driver's control
             self._write(self._desired_now)
             return True
+
+    def successor(self) -> DesiredState | None:
+        """Return what another driver has put into effect since; None: nothing. Reads the journal only if it has grown since the last call.
+        """
+        end = self.end()
+        if self._lease.remote or end == self._looked_at:  # instances on a cluster follow the journal themselves
+            return None
+        reader = JournalReader(self._settings, self._application_id, reports=False)
+        try:
+            desired = reader.catch_up(self._admin).desired
+        finally:
+            reader.close()
+        self._looked_at = end
+        return desired if desired is not None and desired.generation > self._generation else None
 
     def close(self) -> None:
         self._lease.close()

@@ -85,6 +85,15 @@ def reserve_slots(session: Any, name: str, count: int, holder: object) -> None:
         total = total_slots(session)
         reserved = USER_SLOTS if total > USER_SLOTS else 0
         used = _reserved_by_others(name)
+        if not total:
+            raise DeployError(
+                f"{name} needs {count} Spark slots, and no executor of {session.sparkContext.master} has registered within "
+                f"{_EXECUTOR_SECONDS:.0f} s",
+                hint="the cluster is starting, busy, or has no room for an executor of this size (spark.executor.memory, .cores): "
+                "see its master's page; resume() tries again",
+                needed=count,
+                free=0,
+            )
         if used + count + reserved > total:
             raise DeployError(
                 f"{name} needs {count} Spark slots and {max(0, total - used - reserved)} are free "

@@ -241,6 +241,9 @@ class SmallDeployment:
 
     abandon = stop
 
+    def is_taken_over(self) -> bool:
+        return False
+
     def _halt(self, status: str, *, keep: bool) -> None:
         if self.status == status or (status == "paused" and self.status != "running"):
             return

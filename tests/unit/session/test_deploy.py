@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from pathlib import Path
 from time import time as now
@@ -12,6 +13,7 @@ import pytest
 
 import kstreams_repl as ks
 from kstreams_repl.errors import (
+    ApplicationFailedError,
     BrokerUnavailableError,
     DeployError,
     InvalidNameError,
@@ -26,7 +28,7 @@ from kstreams_repl.session.application import journal_lookup
 from kstreams_repl.session.application.compatibility import last_writer
 from kstreams_repl.session.application.versions import Version
 from kstreams_repl.types import TopicPartition
-from tests.unit.session.small_cluster import PARTITIONS, SmallCluster, SmallSession, partition_of
+from tests.unit.session.small_cluster import PARTITIONS, SmallCluster, SmallDeployment, SmallSession, partition_of
 
 CONFIG = {"statestore.cache.max.bytes": 0}
 
@@ -406,3 +408,63 @@ def test_names_that_leave_no_room_for_what_is_added_are_refused(session: SmallSe
     builder.stream("in").group_by_key().count(store="c" * 240)
     with pytest.raises(InvalidNameError, match="own topic short-sss.* 256 characters"):
         session.deploy(builder, "short")
+
+
+class OfSomeLibrary(BaseException):
+    """Not even an `Exception`."""
+
+
+class Py4JNetworkError(Exception):
+    """As py4j raises it when the JVM has ended."""
+
+
+@pytest.mark.parametrize(
+    ("raised", "hint"),
+    [
+        (RuntimeError("odd"), "resume() tries again"),
+        (RuntimeError(""), "resume() tries again"),
+        (SystemExit(3), "resume() tries again"),
+        (OfSomeLibrary("odd\nand more"), "resume() tries again"),
+        (Py4JNetworkError("Answer from Java side is empty"), "Spark's JVM does not answer or has ended"),
+        (ConnectionRefusedError(111, "Connection refused"), "Spark's JVM does not answer or has ended"),
+        (Exception("java.lang.NoClassDefFoundError: org/apache/x/Y$Z\n\tat …"), "Spark lacks the class org.apache.x.Y$Z"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
+)
+def test_an_application_that_could_not_be_started_has_an_error_with_cause_and_hint_whatever_was_raised(
+    session: SmallSession, monkeypatch: pytest.MonkeyPatch, raised: BaseException, hint: str
+) -> None:
+    """It was failed with the error None: "app failed", and nothing else."""
+
+    def start(deployment: Any) -> None:
+        raise raised
+
+    monkeypatch.setattr(SmallDeployment, "start", start)
+    app = session.deploy(summing(), "app", config=CONFIG)
+    with pytest.raises(ApplicationFailedError) as waited:
+        app.wait(30)
+    assert app.status == "failed" and app.error is not None
+    assert app.error.__cause__ is raised and hint in str(app.error.hint)
+    assert app.error.message.startswith(f"app failed: {type(raised).__name__}: ") and "\n" not in app.error.message
+    assert waited.value.message == app.error.message
+    assert app.error.message in repr(app)
+    monkeypatch.undo()
+    assert app.resume().status == "running"
+    app.stop()
+
+
+@pytest.mark.parametrize("reads", ["its name", "a pattern", "another topic"])
+def test_a_dead_letter_topic_that_the_application_itself_reads_is_reported(
+    session: SmallSession, cluster: SmallCluster, reads: str
+) -> None:
+    """One bad record became 5,564 in ten seconds, without a word at the deploy."""
+    cluster.create_topics([NewTopicSpec("in-dead", PARTITIONS)])
+    builder = summing()
+    if reads != "another topic":
+        builder.stream("in-dead" if reads == "its name" else re.compile("in-.*")).foreach(print)
+    said: list[str] = []
+    session.client.report = said.append
+    app = session.deploy(builder, "app", config={**CONFIG, "errors.dead.letter.queue.topic.name": "in-dead"})
+    app._finish_start()
+    app.stop()
+    assert [line.startswith("warning: app reads its own dead-letter topic in-dead") for line in said] == [True] * (reads != "another topic")

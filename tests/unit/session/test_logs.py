@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.session.logs import last_lines, logs_table
+from kstreams_repl.spark.instance_reports import application_report
 
 
 def test_the_last_lines_of_a_log_are_shown_and_those_of_a_missing_one_are_none(tmp_path: Path) -> None:
@@ -34,3 +35,10 @@ def test_no_lines_of_a_workers_trace_are_shown_where_none_are_asked_for() -> Non
     app = SimpleNamespace(name="app", reports=SimpleNamespace(instances={}), restarts=(), error=error)
     assert [line for _, line in logs_table([app], [], 0).rows] == ["it failed"]  # type: ignore[list-item]
     assert [line for _, line in logs_table([app], [], 2).rows] == ["it failed", "two", "three"]  # type: ignore[list-item]
+
+
+def test_input_that_was_deleted_before_it_was_read_is_named_with_its_number() -> None:
+    reports = application_report(1, {0: {"slot": 0, "state": "running", "pid": 1, "at_ms": 1, "skipped": {"in-0": 1234}}})
+    app = SimpleNamespace(name="app", reports=reports, restarts=(), error=None)
+    (row,) = logs_table([app], [], 5).rows  # type: ignore[list-item]
+    assert row == ("app, instance 0", "1,234 offsets of in-0 were deleted before they were read, by the topic's retention or by hand")

@@ -54,3 +54,16 @@ def test_whoever_was_taken_over_gives_back_only_what_is_its_own() -> None:
     assert take_pool("b", 4, object()) not in (pool,)
     release_slots(after)
     reserve_slots(EIGHT, "b", 3, object())
+
+
+def test_a_cluster_without_executors_is_another_case_than_one_that_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It said "0 slots are free (0 in all)" and advised to lower the threads."""
+    monkeypatch.setattr(spark_slots, "_EXECUTOR_SECONDS", 0.0)
+    monkeypatch.setattr(spark_slots, "total_slots", lambda session: session.slots)
+    cluster: Any = SimpleNamespace(sparkContext=SimpleNamespace(master="spark://host:7077"), slots=0)
+    with pytest.raises(DeployError, match="no executor of spark://host:7077 has registered within") as refused:
+        reserve_slots(cluster, "a", 1, object())
+    assert "num.stream.threads" not in str(refused.value.hint) and "spark.executor.memory" in str(refused.value.hint)
+    cluster.slots = 3
+    with pytest.raises(DeployError, match="needs 4 Spark slots and 1 are free"):
+        reserve_slots(cluster, "a", 4, object())

@@ -189,6 +189,10 @@ class DetachedDeployment:
         """Do nothing: this session does not own the process."""
         return self
 
+    def is_taken_over(self) -> bool:
+        """Return False: the process finds out by itself, and fails."""
+        return False
+
     def replace(
         self,
         topology: Topology,
