@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import struct
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from kstreams_repl import serdes
+from kstreams_repl import JoinWindows, StreamsBuilder, serdes
 from kstreams_repl.operators.stream_join_window import StreamJoinWindow
 from kstreams_repl.operators.stream_stream_join import StreamStreamJoin, StreamStreamSelfJoin
 from kstreams_repl.topology.stores import StoreKind
 from tests.unit.operators.harness import Bench
+from tests.unit.operators.test_rules_of_operators import Driver
 
 
 def _pair(left: Any, right: Any) -> str:
@@ -189,3 +193,49 @@ def test_the_self_join_over_one_store_gives_what_two_sides_give_in_the_same_orde
         one, two = _self_join(True, before, after), _self_join(False, before, after)
         for number, timestamp in enumerate((20, 22, 22, 17, 25, 30, 19, 31, 24, 40, 38)):
             assert one.pipe("in", "a", number, timestamp) == two.pipe("in", "a", number, timestamp), (before, after, timestamp)
+
+
+def of_kafka_streams(timestamp: int, left: bool, key: str, *values: str) -> Any:
+    """A row of `KSTREAM-OUTERSHARED…-changelog` in the JVM's bytes: TimestampedKeyAndJoinSide, and a list of LeftOrRightValue."""
+    side = b"\x01" if left else b"\x00"
+    items = [side + f'"{value}"'.encode() for value in values]
+    value = b"\x01" + struct.pack(">i", len(items)) + b"".join(struct.pack(">i", len(item)) + item for item in items)
+    return SimpleNamespace(key=struct.pack(">q", timestamp) + side + key.encode(), value=value, timestamp=timestamp, headers=[])
+
+
+@pytest.mark.parametrize("ours", [None, 1, 1500], ids=["its own metadata", "ours with an earlier time", "ours with a later time"])
+def test_unmatched_rows_that_kafka_streams_left_in_its_store_are_emitted(ours: int | None) -> None:
+    """A restart on the JVM forgets when to look next; 363 rows stayed in the store of a partition that it had owned last."""
+    builder = StreamsBuilder()
+    left, right = (builder.stream(topic, key_serde="string", value_serde="json") for topic in ("L", "R"))
+    left.outer_join(right, _pair, JoinWindows.of_time_difference_with_no_grace(10)).to("out", key_serde="string", value_serde="json")
+    topology = builder.build()
+    (store,) = (store.name for store in topology.stores.values() if store.kind is StoreKind.OUTER_JOIN)
+    rows = [of_kafka_streams(1000 + n, n % 3 == 0, f"k{n:03}", "a", *"b" * (n % 2)) for n in range(100)]
+    own = Driver(topology, **{"repl.outer.join.emit.interval.ms": 0})
+    own.pipe_bytes("L", b"x", b'"ours"', ours or 0)  # the JVM copies the metadata of this commit unchanged
+    assert own.plan is not None and (ours or 0) in own.plan.metadata.values()
+    before: Any = SimpleNamespace(
+        changelog=lambda name: rows if name == store else [],
+        plan=SimpleNamespace(partition_times={}, metadata={} if ours is None else own.plan.metadata),
+        _offsets={},
+    )
+    taken = Driver(topology, before=before, **{"repl.outer.join.emit.interval.ms": 0})
+    unmatched = [
+        (f"k{n:03}", f"{value}-None" if n % 3 == 0 else f"None-{value}", 1000 + n) for n in range(100) for value in ("a", *"b" * (n % 2))
+    ]
+
+    def emitted(timestamp: int, key: str) -> list[Any]:
+        before = len(list(taken.output("out")))
+        taken.pipe_bytes("L", key.encode(), b'"now"', timestamp)
+        return [(record.key.decode(), json.loads(record.value or b""), record.timestamp) for record in [*taken.output("out")][before:]]
+
+    now = ("z", "now-None", 1030)
+    if ours == 1500:  # the later time is that of the stream, too: the record is late, and the rows wait for the next look
+        assert emitted(1030, "z") == [now]
+        assert emitted(5000, "y") == unmatched
+    else:  # windows up to 1019 have closed: of the rows 0 to 19, every other has two values
+        assert emitted(1030, "z") == unmatched[:30]
+        assert emitted(5000, "y") == [*unmatched[30:46], now, *unmatched[46:]]
+    deleted = [record.key for record in taken.changelog(store) if record.value is None]
+    assert {row.key for row in rows} <= set(deleted)
