@@ -75,7 +75,7 @@ class ClusterClient:
         self._given = settings
         self._client_settings = dict(client_settings or {})
         self._admin: Admin | None = None
-        when_forked(self, ClusterClient._leave)
+        when_forked(self, lambda copy: copy.leave())
         self.broker = broker = None if settings is not None else SessionBroker(self.directory.broker, lambda line: self.report(line))
         self.topic_configs: dict[str, str] = {}
         if broker is not None:
@@ -130,7 +130,7 @@ class ClusterClient:
         if os.getpid() != self._pid:
             raise forked_error("this session", self._pid)
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
         """Count as closed in a forked child: what a session would end there is its parent's."""
         self.closed, self._admin, self.at_close = True, None, []
 

@@ -32,7 +32,7 @@ def refuse_live_owner(
 ) -> None:
     """Raise if another program runs the application: a live process in this directory, or with another topology according to the journal.
 
-    With the same topology it cannot be told from a program that was killed and is started again, elsewhere: the start takes over.
+    With the same topology it cannot be distinguished from a program that was killed and is started again: the start takes over.
 
     Args:
         known: this session's object for the application.
