@@ -86,7 +86,7 @@ def test_another_topology_under_the_id_of_a_running_application_is_refused_and_t
     app = first.attach(name, counting(topic))
     app.resume()
     error = failed(intruder, 10)
-    assert "(its generation 3, version 1)" in error.message
+    assert "(its generation 3, " in error.message
     first.produce(topic, [("a", "z"), ("b", "z")])
     assert app.wait(60)
     assert (app.store("n").get("a"), app.store("n").get("b")) == (3, 2)
