@@ -372,7 +372,7 @@ class Application(ApplicationView):
             >>> app.wait(60)
             True
         """
-        caught_up = CaughtUp(self._instances, lambda: self._remaining(most=FEW), self._deployment.is_taken_over)
+        caught_up = CaughtUp(self._instances, lambda: self._remaining(most=FEW), lambda: self._deployment.is_taken_over())
         return wait_until(self, timeout, until or caught_up)
 
     def listen(
