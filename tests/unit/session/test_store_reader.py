@@ -24,6 +24,7 @@ from kstreams_repl.instance.control.file_channel import FileChannel
 from kstreams_repl.instance.control.journal_channel import JournalChannel
 from kstreams_repl.kafka.reading import OffsetRange
 from kstreams_repl.session.views import store_reader
+from kstreams_repl.session.views.record_counts import Counts
 from kstreams_repl.session.views.sql_catalog import SessionTables, all_stores
 from kstreams_repl.session.views.store_reader import count_rows, read_store, read_stores
 from kstreams_repl.session.views.store_view import StoreView
@@ -128,7 +129,7 @@ def test_a_query_reads_all_its_stores_together(tmp_path: Path) -> None:
     grouped.count(store="counts")
     grouped.reduce(lambda total, value: total + value, store="sums")
     config = ks.StreamsConfig({"application.id": "app", "state.dir": str(tmp_path)})
-    app: Any = SimpleNamespace(name="app", topology=builder.build(), config=config)
+    app: Any = SimpleNamespace(name="app", topology=builder.build(), config=config, counts=Counts())
     client: Any = SimpleNamespace(admin=None)
     path = tmp_path / "app" / "tasks" / "0_0"
     path.mkdir(parents=True)
@@ -162,7 +163,7 @@ def test_a_key_of_a_store_is_looked_up(condition: str, most: int, tmp_path: Path
     stream = builder.stream("in", key_serde="string", value_serde="json")
     stream.group_by_key().reduce(lambda total, value: value, store="latest")
     config = ks.StreamsConfig({"application.id": "app", "state.dir": str(tmp_path)})
-    app: Any = SimpleNamespace(name="app", topology=builder.build(), config=config)
+    app: Any = SimpleNamespace(name="app", topology=builder.build(), config=config, counts=Counts())
     client: Any = SimpleNamespace(admin=SimpleNamespace(topics=dict))
     read: list[int] = []
     real = store_reader._read_view
