@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -356,3 +357,18 @@ def test_a_savepoint_is_completed_by_savepoints_and_not_by_files(
     shell.user_ns["session"] = ks.Session(ClientSettings("nowhere:9092"))
     assert completions(shell, 'session.deploy(builder, "shop", from_savepoint="') == ["shop/monday", "shop/tuesday"]
     assert completions(shell, 'session.deploy(builder, "shop", from_savepoint="shop/m')[-1].endswith("monday")
+
+
+IN_SESSION = {"topo_tail"}
+"""Magics that only a test with a broker sees: `tests/session/test_kernel_ext_on_a_broker.py`."""
+
+
+def test_every_magic_has_a_row_in_the_page_and_a_unit_test(shell: InteractiveShell) -> None:
+    root = Path(__file__).resolve().parents[3]
+    page = (root / "docs/notebook.md").read_text(encoding="utf-8")
+    table = "\n".join(line for line in page.splitlines() if line.startswith("| `%"))
+    tests = "\n".join(path.read_text(encoding="utf-8") for path in (root / "tests/unit").rglob("*.py"))
+    names = {name for kind in ("line", "cell") for name in shell.magics_manager.magics[kind] if name.startswith("topo")}
+    assert {name for name in names if not re.search(rf"`%%?{name}\b", table)} == set(), "add a row to docs/notebook.md"
+    untested = {name for name in names if not re.search(rf"[%.]{name}\b", tests.replace(f'"{name}"', ""))}
+    assert untested == IN_SESSION, "add a unit test of what it shows"

@@ -28,7 +28,7 @@ from kstreams_repl.operators.loop_lines import inline_of
 from kstreams_repl.operators.stream_select_key import StreamSelectKey
 from kstreams_repl.runtime.task import CommitPlan, StreamTask
 from kstreams_repl.stores.changelog_restore import Restorer
-from kstreams_repl.testing.driver import TopologyTestDriver
+from kstreams_repl.testing.driver import Mode, TopologyTestDriver
 from kstreams_repl.testing.driver_tasks import DriverTask
 from kstreams_repl.topology.nodes import ProcessorNode, SinkNode, SourceNode
 from kstreams_repl.topology.stores import StoreKind
@@ -46,17 +46,22 @@ VALUES: dict[str, list[Any]] = {"string": ["to", "three", "seven"], "json": ["to
 class Driver(TopologyTestDriver):
     """A test driver that can continue from another one's commit, with stores restored from the changelogs, and sees keys."""
 
-    def __init__(self, topology: Any, *, before: Driver | None = None, cache: int = 0, **settings: Any) -> None:
+    def __init__(self, topology: Any, *, before: Driver | None = None, cache: int = 0, mode: Mode = "exact", **settings: Any) -> None:
         self.plan: CommitPlan | None = None
         self.seen: dict[str, list[tuple[Any, int, Any]]] = {}
         self.topology, self._before = topology, before
-        super().__init__(topology, {**SETTINGS, "statestore.cache.max.bytes": cache, **settings}, start_ms=0, tap=self._tap_of)
+        self.values: list[tuple[str, Any, str, int]] = []
+        more = {**SETTINGS, "statestore.cache.max.bytes": cache, **settings}
+        super().__init__(topology, more, start_ms=0, mode=mode, tap=self._tap_of if mode == "exact" else self._tap_of_values)
 
     def __enter__(self) -> Driver:
         return self
 
     def _tap_of(self, node: str) -> Any:
         return lambda key, value, timestamp, headers: self.seen.setdefault(node, []).append((key, timestamp, headers))
+
+    def _tap_of_values(self, node: str) -> Any:
+        return lambda key, value, timestamp, headers: self.values.append((node, key, repr(value), timestamp))
 
     def changelog(self, store: str) -> list[Any]:
         return list(self.output(f"test-{store}-changelog"))
@@ -377,3 +382,55 @@ def test_operators_run_in_loops() -> None:
                         inline = inline_of(entry)
                         fused |= {type(operator).__name__} if inline is not None and inline.node == name else set()
     kept({kind: [] if kind in fused else seen for kind, seen in found.items()}, NOT_FUSED)
+
+
+DAY = 86_400_000
+GRACE = 400 * DAY
+ENDLESS = 10_000 * DAY
+LATENESS = (0, 0, 0, 10_000, 3_600_000, 40 * DAY, 390 * DAY)
+"""Of records that come late, within the grace."""
+
+
+def late_rows(count: int) -> list[tuple[int, Any, int, int]]:
+    chance = random.Random(11)
+    return [
+        (chance.randrange(4), chance.choice("ab"), chance.randrange(9), at - chance.choice(LATENESS))
+        for at in range(1_000 * DAY, 1_000 * DAY + 4 * count, 4)
+    ]
+
+
+def test_a_store_keeps_what_a_record_within_the_grace_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a retention that reaches back as far as the windows but not as far as their grace, late records find nothing; a test driver in
+    the mode "exact" and records in order do not show it. The same topology with stores that forget nothing is the truth.
+    """
+    for windows, method in (
+        (ks.TimeWindows, "of_size"), (ks.SlidingWindows, "of_time_difference"), (ks.SessionWindows, "of_inactivity_gap"),
+        (ks.JoinWindows, "of_time_difference"),
+    ):  # fmt: skip
+        made = getattr(windows, method)
+        monkeypatch.setattr(windows, method, functools.partial(_with_grace, made))
+    found: dict[str, list[str]] = {}
+    compared: set[str] = set()
+    for name, build in cases().items():
+        with contextlib.suppress(TopologyError):  # an example whose own retention is shorter than this grace
+            usual, endless = build(), build()
+            stores = [(kind, store) for _, kind, store in stores_of(endless) if store.kind is not StoreKind.VERSIONED]  # the user's
+            timed = [(kind, store) for kind, store in stores if store.retention_ms is not None]
+            for _, store in timed:
+                object.__setattr__(store, "retention_ms", ENDLESS)
+            if timed and _forwarded(usual) != _forwarded(endless):
+                found.setdefault(timed[0][0], []).append(name)
+            compared |= {kind for kind, _ in timed}
+    assert compared >= {"StreamWindowAggregate", "StreamSlidingWindowAggregate", "StreamSessionWindowAggregate", "StreamJoinWindow"}
+    kept(found, {})
+
+
+def _with_grace(make: Any, *args: Any, **more: Any) -> Any:
+    return make(*args, **{**more, "grace": GRACE})
+
+
+def _forwarded(topology: Any) -> list[Any]:
+    """Return what the nodes forward to late records, from stores as they are when deployed."""
+    with Driver(topology, mode="deployed") as driver:
+        driver.feed(late_rows(60))
+        return driver.values

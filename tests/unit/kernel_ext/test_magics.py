@@ -1,0 +1,43 @@
+"""What magics show and print, in a shell on the small cluster."""
+
+from __future__ import annotations
+
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+
+from tests.unit.kernel_ext.test_extension import run
+from tests.unit.kernel_ext.test_topo_edit import cluster, produce, shell  # noqa: F401 - fixtures
+from tests.unit.session.small_cluster import SmallCluster, SmallSession
+
+
+def test_a_diff_is_the_plan_of_an_edit_and_changes_nothing(shell: InteractiveShell) -> None:  # noqa: F811
+    run(shell, "b.replace('kept', lambda key, value: value > 10)")
+    result, _ = run(shell, "%topo_diff app b")
+    assert result.success and "kept" in repr(result.result) and len(shell.user_ns["app"].versions) == 1
+
+
+def test_stores_topics_and_logs_are_tables(
+    shell: InteractiveShell, cluster: SmallCluster, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+) -> None:
+    produce(shell, cluster, 3, 4)
+    stores = run(shell, "%topo_stores app")[0].result
+    assert [row[:2] for row in stores.rows] == [("app", "totals")]
+    topics = run(shell, "%topo_topics")[0].result
+    assert [row[0] for row in topics.rows] == ["in", "out"]
+    monkeypatch.setattr(SmallSession, "logs", lambda self, name, *, n: f"the last {n} lines of {name}")
+    assert run(shell, "%topo_logs app -n 3")[0].result == "the last 3 lines of app"
+
+
+def test_pause_resume_and_stop_print_the_state_that_was_reached(shell: InteractiveShell) -> None:  # noqa: F811
+    assert run(shell, "%topo_pause app")[1].startswith("app: paused in ")
+    assert run(shell, "%topo_pause app")[1] == "app: already paused\n"
+    assert run(shell, "%topo_resume app")[1].startswith("app: ")
+    shell.user_ns["app"]._finish_start()
+    assert run(shell, "%topo_stop --all")[1].startswith("app: stopped in ")
+    assert run(shell, "%topo_stop")[0].error_in_exec is not None
+
+
+def test_a_removal_is_listed_first(shell: InteractiveShell) -> None:  # noqa: F811
+    run(shell, "%topo_stop app")
+    result, _ = run(shell, "%topo_remove app")
+    assert result.success and "app-totals-changelog" in repr(result.result)
