@@ -115,9 +115,13 @@ class TaskServices:
         self.dropped[reason] = self.dropped.get(reason, 0) + 1
         self.counts.drop(node, reason, needed_grace_ms)
 
-    def dropper(self, node: str) -> Callable[[str], None]:
+    def dropper(self, node: str) -> Callable[..., None]:
         """Return `drop` for one node."""
-        return lambda reason, needed_grace_ms=0: self.drop(reason, node, needed_grace_ms)
+
+        def drop(reason: str, needed_grace_ms: int = 0) -> None:
+            self.drop(reason, node, needed_grace_ms)
+
+        return drop
 
     def error_context(self, node: str) -> ErrorContext:
         """Return the context of the current record for a handler."""

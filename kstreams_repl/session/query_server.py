@@ -42,6 +42,7 @@ from kstreams_repl.queries.server.routes import Served
 from kstreams_repl.queries.server.routing import Router
 from kstreams_repl.queries.server.serving import host_names, listen, make_server, published_host, serve_until
 from kstreams_repl.queries.server.subscriptions import subscribe
+from kstreams_repl.session.views.record_counts import Counts
 from kstreams_repl.session.views.served_application import ServedApplication
 from kstreams_repl.session.views.sql_catalog import SessionTables
 from kstreams_repl.spark.planning.plan_serialization import unpack
@@ -52,6 +53,19 @@ _FIRST_SECONDS = 10.0
 _STOPPED_SECONDS = 2.0
 _SILENT_SECONDS = 15.0
 """Instances report every five seconds, also between two epochs."""
+
+
+class TabledApplication:
+    """The application of a server, as `StoreTables` reads it."""
+
+    metrics = ()
+
+    def __init__(self, name: str, config: StreamsConfig, topology: Any, drawn: ServedApplication) -> None:
+        self.name, self.config, self.topology, self._drawn = name, config, topology, drawn
+
+    @property
+    def counts(self) -> Counts:
+        return self._drawn.counts
 
 
 class StoreTables(SessionTables):
@@ -115,7 +129,9 @@ class QueryServer:
         router = Router(self.discovery, local, self.request.place, self.tokens, certificates=trusted, most_bytes=size)
         named = {name: self.stores.builder(name) for name in self.stores.names}
         client = SimpleNamespace(admin=self.admin, serdes_of=lambda topic: (serdes.bytes_, serdes.bytes_), report=lambda line: None)
-        application = SimpleNamespace(name=plan.application_id, config=self.config, topology=topology, metrics=())
+        in_files = self.request.place == "driver" and not plan.remote
+        drawn = ServedApplication(plan, self.config, self.admin, self.follower, in_files=in_files)
+        application = TabledApplication(plan.application_id, self.config, topology, drawn)
 
         def sql(query: str, rows: int) -> Any:
             return self._sql(StoreTables(client, application, named), query, rows)
@@ -123,8 +139,7 @@ class QueryServer:
         from kstreams_repl.queries.server.metrics import metrics_text
         from kstreams_repl.queries.server.page import Page, files
 
-        in_files = self.request.place == "driver" and not plan.remote
-        page = Page(plan, self.discovery, ServedApplication(plan, self.config, self.admin, self.follower, in_files=in_files).picture)
+        page = Page(plan, self.discovery, drawn.picture)
         served = Served(
             plan.application_id,
             self.request.place,

@@ -215,7 +215,7 @@ def _late_lines(app: ReadOnlyApplication, builder: StoreBuilder) -> list[str]:
     """Return which records a store lacks because they were late; only a store of windows asks for the counts."""
     nodes = [
         node.name
-        for node in app.topology.nodes.values()
+        for node in getattr(app.topology, "nodes", {}).values()  # a server may have only a catalogue of stores
         if isinstance(node, ProcessorNode) and builder.name in node.stores and getattr(node.operator, "lateness", None) is not None
     ]
     return late_lines(app.counts, nodes) if nodes else []
