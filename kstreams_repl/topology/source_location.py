@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from kstreams_repl.topology.nodes import Origin
@@ -40,6 +42,16 @@ def cell_started(cell: str | None) -> None:
 def running_cell() -> CellRun | None:
     """Return the running cell, if the notebook has reported one."""
     return _Running.now
+
+
+@contextmanager
+def no_cell() -> Iterator[None]:
+    """Set that no cell is running in this block: what it makes is not from the running one."""
+    before, _Running.now = _Running.now, None
+    try:
+        yield
+    finally:
+        _Running.now = before
 
 
 def user_origin() -> Origin:

@@ -120,7 +120,8 @@ def export(
     if version.missing:
         raise KStreamsError(
             f"{name} cannot be exported: its source text does not define {', '.join(version.missing)}",
-            hint="define it in a cell or in a module, and edit the application: app.edit(builder)",
+            hint="what a cell gets by an effect (a connection, a file, a request) is not run again: define it as a plain value, or in a "
+            "module that the cells import, and edit the application: app.edit(builder)",
             application=name,
         )
     if version.unsaved:

@@ -4,8 +4,9 @@ A notebook's cells do more than build: they produce, deploy, draw. The program k
 topology depends on: 1. statements that created its nodes and stores (every node has its line) · 2. the expression that was
 deployed · 3. transitively, the definitions of the names these use: functions, classes, imports, constants, the definition of
 each that ran last, and later changes in place (`names["UA"] = …`, `names.update(…)`). A name with a plain value (text, number)
-and no statement is written as a constant. ``missing`` lists the names that were not found; the program is then read-only. Making
-a program executes nothing; `run` executes it.
+and no statement is written as a constant. Only statements that build are taken (`building`): one that may have effects is left out, and
+named in ``missing``, or in a comment if the topology does not need it. ``missing`` also lists the names that were not found; a program that
+lacks something is read-only. Making a program executes nothing; `run` executes it.
 """
 
 from __future__ import annotations
@@ -13,10 +14,8 @@ from __future__ import annotations
 import ast
 import builtins
 import contextvars
-import copy
 import linecache
 import math
-import symtable
 import sys
 import types
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,8 +27,12 @@ from typing import Any, NamedTuple
 
 from kstreams_repl.kafka.journal_records import source_hash
 from kstreams_repl.session.application.topology_resolution import topology_of
+from kstreams_repl.session.source.building import Building, Definition
 from kstreams_repl.session.source.cell_history import CellText
 from kstreams_repl.session.source.cell_history import history as history
+from kstreams_repl.session.source.error_source import location_name
+from kstreams_repl.session.source.scopes import FUNCTIONS, Names, called_on, globals_of, names_of, shares_lines
+from kstreams_repl.topology.source_location import no_cell
 from kstreams_repl.topology.topology import Topology
 
 RESULT = "__topology__"
@@ -81,7 +84,8 @@ class Program:
         file = f"<{name} {self.hash[:8]}>"
         linecache.cache[file] = (len(self.text), None, self.text.splitlines(keepends=True), file)
         namespace: dict[str, Any] = {"__name__": MODULE}
-        exec(compile(self.text, file, "exec"), namespace)
+        with no_cell():
+            exec(compile(self.text, file, "exec"), namespace)
         return topology_of(namespace[RESULT], config)
 
 
@@ -130,10 +134,14 @@ class _Statement:
     file: str
     first: int
     last: int
+    node: ast.stmt
     defines: frozenset[str]
     uses: frozenset[str]
+    certain: frozenset[str]
+    """Names that it defines in any case."""
     called_on: frozenset[str]
     before: str
+    original: Mapping[int, str]
     ran: int = 0
     built: tuple[str, frozenset[str]] | None = None
     """What it deploys and the names in that, if it also deploys; "" if the topology cannot be separated from the deploy call."""
@@ -158,9 +166,32 @@ class _Slice:
         self._calling = max(begun or around[:1], key=lambda s: s.place, default=None)
         self._constants: dict[str, str] = {}
         self._missing: dict[str, None] = {}
+        definitions = self._definitions()
+        builders = frozenset({BUILDERS}.union(*(names_of(_tree(s.before)).binds for s in self._statements if s.before)))
+        self._building = Building(namespace, definitions, builders)
+        for statement in self._statements:  # a call of a function defines what that declares global
+            called = {item.func.id for item in ast.walk(statement.node) if isinstance(item, ast.Call) and isinstance(item.func, ast.Name)}
+            for name in called & definitions.keys():
+                statement.defines |= globals_of(definitions[name])
+
+    def _definitions(self) -> dict[str, Definition]:
+        """Return the functions and classes by name, as last run."""
+        found: dict[str, Definition] = {}
+        for statement in sorted(self._statements, key=lambda s: (s.ran, s.place)):
+            node = statement.node
+            for name in statement.certain:
+                found.pop(name, None)
+            if isinstance(node, (*FUNCTIONS, ast.ClassDef)) and not node.decorator_list:
+                found[node.name] = node
+            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
+                found |= {target.id: node.value for target in node.targets if isinstance(target, ast.Name)}
+        return found
 
     def program(self, topology: Topology, thing: Any, expression: str) -> Program:
-        wanted = list(_names(_tree(expression, "eval")))
+        deployed = _tree(expression, "eval")
+        wanted = list(names_of(deployed).reads)
+        if (effect := self._building.refusal(deployed)) is not None:
+            self._missing[f"what was deployed ({effect})"] = None
         for statement in self._statements:
             if self._makes(statement, topology, thing) or self._builds(statement, topology, thing):
                 if statement.built == ("", frozenset()):
@@ -169,9 +200,14 @@ class _Slice:
                     continue
                 if statement.built is not None:
                     statement.text, statement.uses = statement.built
-                    statement.defines = frozenset()
-                wanted += self._take(statement)
+                    statement.node, statement.defines = ast.Module(_tree(statement.text).body, []), frozenset()  # type: ignore[assignment]
+                if (effect := self._effect(statement)) is None:
+                    wanted += self._take(statement)
+                elif self._building.builds(statement.node):
+                    self._leave(statement, "what it builds", effect)
         self._complete(wanted)
+        while wanted := self._defined_again():
+            self._complete(wanted)
         taken = _in_order(statement for statement in self._statements if statement.taken)
         lines = ["from __future__ import annotations", "import kstreams_repl", f"{BUILDERS} = {{}}", *self._constants.values()]
         before = None
@@ -181,7 +217,41 @@ class _Slice:
             before = (statement.place[0], statement.before)
             lines.append(statement.text)
         lines.append(f"{RESULT} = {expression}")
-        return Program("\n".join(lines) + "\n", tuple(self._missing))
+        originals: dict[str, dict[int, str]] = {}
+        for statement in taken:
+            originals.setdefault(statement.file, {}).update(statement.original)
+        return Program("\n".join(lines) + "\n", tuple(self._missing), originals)
+
+    def _defined_again(self) -> list[str]:
+        """Take the definitions of names that are defined again after a statement that uses them; return the names that these use."""
+        wanted = []
+        for user in [statement for statement in self._statements if statement.taken]:
+            for name in user.uses:
+                definers = [s for s in self._statements if name in s.defines and s is not user and id(s) not in self._left]
+                before = [s for s in definers if s.place < user.place]
+                if not before or any(s.taken for s in before) or not any(s.taken for s in definers):
+                    continue
+                if (effect := self._effect(definer := max(before, key=lambda s: s.place))) is not None:
+                    self._leave(definer, name, effect)
+                else:
+                    wanted += self._take(definer)
+        return wanted
+
+    def _effect(self, statement: _Statement) -> str | None:
+        """Return the effect of a statement, in words; None if it builds only, perhaps without calls of its blocks that are left out."""
+        if statement.taken or (effect := self._building.refusal(statement.node)) is None:
+            return None
+        rest, left = self._building.without_effects(statement.node)
+        if not left or self._building.refusal(rest) is not None:
+            return effect
+        comments = [f"# left out, because it has effects: {call}" for call in left]
+        statement.node, statement.text = rest, "\n".join([*comments, ast.unparse(rest)])
+        statement.uses &= names_of(rest).reads | names_of(rest).changes
+        return None
+
+    def _leave(self, statement: _Statement, what: str, effect: str) -> None:
+        self._left.add(id(statement))
+        self._missing[f"{what} (line {statement.first} of {location_name(statement.file)} {effect})"] = None
 
     def _makes(self, statement: _Statement, topology: Topology, thing: Any) -> bool:
         places = {(node.origin.file, node.origin.line) for node in topology.nodes.values()}
@@ -226,12 +296,15 @@ class _Slice:
                 # each after the other, as last run: `x = f(x)` and `x["a"] = 1` need both
                 later: _Statement | None = None
                 for definer in sorted(definers, key=lambda s: (s.ran, s.place), reverse=True):
+                    if (effect := self._effect(definer)) is not None:
+                        self._leave(definer, name, effect)
+                        break
                     if not definer.taken:
                         wanted += self._take(definer)
                     if later is not None:
                         later.behind.append(definer)
                     later = definer
-                    if name not in definer.uses:
+                    if name in definer.certain and name not in definer.uses:
                         break
             elif name in self._namespace:
                 self._write_down(name, self._namespace[name])
@@ -259,11 +332,11 @@ def _tree(text: str, mode: str = "exec") -> Any:
         raise KeyboardInterrupt from lost
 
 
-def _used(node: ast.stmt, before: str) -> frozenset[str]:
+def _used(names: Names, before: str) -> frozenset[str]:
     if not before:
-        return frozenset(_names(node))
-    first = _tree(before).body[0]
-    return frozenset((_names(node) - set(_defined(first))) | _names(first))
+        return names.reads
+    first = names_of(_tree(before).body[0])
+    return (names.reads - first.binds) | first.reads
 
 
 def _parsed(number: int, text: CellText) -> Iterator[_Statement]:
@@ -273,27 +346,40 @@ def _parsed(number: int, text: CellText) -> Iterator[_Statement]:
         return
     future = any(isinstance(node, ast.ImportFrom) and node.module == "__future__" for node in tree.body)
     for node in tree.body:
-        if isinstance(node, ast.If) and "__name__" in _names(node.test):
+        if isinstance(node, ast.If) and "__name__" in names_of(node.test).reads:
             continue
         if isinstance(node, ast.ImportFrom) and node.module == "__future__":
             continue
         first = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", ()))])
         last = node.end_lineno or node.lineno
         lines = text.text.splitlines()[first - 1 : last]
-        source = "\n".join(lines) if node.col_offset == 0 and not _shares_lines(tree, node) else ast.unparse(node)
+        alone = node.col_offset == 0 and not shares_lines(tree, node)
+        source, built = "\n".join(lines) if alone else ast.unparse(node), _built(node)
+        names = names_of(node, annotations=not future)
+        original = {first: source} if built is None else {at: text for at, text in _arguments_in(node, text.text)}
         yield _Statement(
             (number, _in_text(node.lineno, node.col_offset)),
             source,
             text.file,
             first,
             last,
-            frozenset((*_defined(node), *_changed(node))),
-            _used(_without_annotations(node) if future else node, text.before),
-            frozenset(_called_on(node)),
+            node,
+            names.binds | names.changes,
+            _used(names, text.before),
+            names.certain,
+            frozenset(called_on(node)),
             text.before,
+            original,
             text.ran,
-            _built(node),
+            built,
         )
+
+
+def _arguments_in(node: ast.stmt, text: str) -> Iterator[tuple[int, str]]:
+    """Yield the first line and the text of what a statement deploys."""
+    for found in map(_argument, _deploying(node)):
+        if found is not None:
+            yield found.lineno, ast.get_source_segment(text, found) or ""
 
 
 def _deploying(node: ast.AST) -> Iterator[ast.Call]:
@@ -320,7 +406,7 @@ def _built(node: ast.stmt) -> tuple[str, frozenset[str]] | None:
     if not isinstance(node, ast.Expr | ast.Assign | ast.AnnAssign):
         return "", frozenset()
     arguments = [found for found in map(_argument, calls) if found is not None]
-    return "\n".join(map(ast.unparse, arguments)), frozenset().union(*(_names(ast.Expr(found)) for found in arguments))
+    return "\n".join(map(ast.unparse, arguments)), frozenset().union(*(names_of(found).reads for found in arguments))
 
 
 def _in_order(statements: Iterable[_Statement]) -> list[_Statement]:
@@ -338,95 +424,6 @@ def _in_order(statements: Iterable[_Statement]) -> list[_Statement]:
     for statement in sorted(statements, key=lambda statement: statement.place):
         put(statement)
     return list(found.values())
-
-
-_BUILDING = ("add_", "connect_", "stream", "table", "global_table")
-
-
-def _called_on(node: ast.AST) -> Iterator[str]:
-    """Yield names on which a building method is called."""
-    for item in ast.walk(node):
-        if isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr.startswith(_BUILDING):
-            target: ast.AST = item.func.value
-            while isinstance(target, ast.Call) and isinstance(target.func, ast.Attribute):
-                target = target.func.value
-            if isinstance(target, ast.Name):
-                yield target.id
-
-
-def _without_annotations(node: ast.stmt) -> ast.stmt:
-    """Return the statement without annotations, for texts that never evaluate them."""
-    bare = copy.deepcopy(node)
-    for item in ast.walk(bare):
-        if isinstance(item, ast.arg):
-            item.annotation = None
-        elif isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef):
-            item.returns = None
-        elif isinstance(item, ast.AnnAssign):
-            item.annotation = ast.Constant(None)
-    return bare
-
-
-def _shares_lines(tree: ast.Module, node: ast.stmt) -> bool:
-    return any(
-        other is not node and other.lineno <= (node.end_lineno or node.lineno) and (other.end_lineno or other.lineno) >= node.lineno
-        for other in tree.body
-    )
-
-
-def _names(node: ast.AST) -> set[str]:
-    """Return the module-level names that it uses, also inside functions; not those that are bound there."""
-    found: set[str] = {item.target.id for item in _outside(node) if isinstance(item, ast.AugAssign) and isinstance(item.target, ast.Name)}
-    tables = [symtable.symtable(ast.unparse(node), "statement", "exec")]
-    while tables:
-        table = tables.pop()
-        tables += table.get_children()
-        outermost = table.get_type() == "module"
-        found |= {symbol.get_name() for symbol in table.get_symbols() if symbol.is_referenced() and (outermost or symbol.is_global())}
-    return found
-
-
-def _defined(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        yield node.name
-        return
-    for item in ast.walk(node):
-        if isinstance(item, ast.Import | ast.ImportFrom):
-            for alias in item.names:
-                yield alias.asname or alias.name.partition(".")[0]
-        elif isinstance(item, ast.Name) and isinstance(item.ctx, ast.Store):
-            yield item.id
-
-
-_IN_PLACE = frozenset(
-    "append extend insert add update setdefault discard remove pop popitem clear sort reverse appendleft extendleft popleft rotate fit"
-    " difference_update intersection_update symmetric_difference_update".split()
-)
-"""Methods that change the object they are called on."""
-
-
-def _outside(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the parts that a statement runs itself, without the functions and classes that it defines."""
-    pending = [node]
-    while pending:
-        here = pending.pop()
-        yield here
-        if not isinstance(here, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-            pending += ast.iter_child_nodes(here)
-
-
-def _changed(node: ast.AST) -> Iterator[str]:
-    """Yield names whose value a statement changes in place."""
-    for item in _outside(node):
-        target: ast.AST | None = None
-        if isinstance(item, ast.Subscript | ast.Attribute) and not isinstance(item.ctx, ast.Load):
-            target = item.value
-        elif isinstance(item, ast.Call) and isinstance(item.func, ast.Attribute) and item.func.attr in _IN_PLACE:
-            target = item.func.value
-        while isinstance(target, ast.Subscript | ast.Attribute):
-            target = target.value
-        if isinstance(target, ast.Name):
-            yield target.id
 
 
 def _user_frame() -> types.FrameType | None:

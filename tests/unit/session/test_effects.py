@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import linecache
 import random
+import runpy
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -16,11 +17,13 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
+from kstreams_repl.errors import KStreamsError
 from kstreams_repl.kafka.admin import NewTopicSpec
 from kstreams_repl.kafka.journal_state import JournalState
 from kstreams_repl.session.application import journal_lookup
-from kstreams_repl.session.source import source_slice
+from kstreams_repl.session.source import export, source_slice
 from kstreams_repl.session.source.cell_history import CellHistory
+from kstreams_repl.testing.recording import RecordedRecord, Recording
 from tests.unit.session.small_cluster import PARTITIONS, SmallCluster, SmallSession
 
 SITE = '''
@@ -253,11 +256,13 @@ def new_cluster(monkeypatch: pytest.MonkeyPatch) -> SmallCluster:
 
 
 @pytest.mark.parametrize("seeds", [range(40), pytest.param(range(40, 300), marks=[pytest.mark.slow, pytest.mark.timeout(900)])], ids=str)
-def test_notebooks_are_attached_and_rolled_back_and_no_effect_happens_again(
+def test_notebooks_are_attached_rolled_back_and_exported_and_no_effect_happens_again(
     seeds: range, tmp_path: Path, site: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`session.produce` of a cell ran again in every attach whose slice met its comprehension's name: the data were doubled."""
-    effects = Path(site.FILE)
+    effects, exported = Path(site.FILE), 0
+    recording = Recording([RecordedRecord("in", 0, 0, 1, None, bytes(8))], {"in": 1})
+    monkeypatch.setattr(export, "_recorded", lambda admin, topology, records: recording)
     for seed in seeds:
         cells, edit = cells_of(random.Random(seed))
         said = "\n# ---\n".join([*cells, *edit])
@@ -272,6 +277,15 @@ def test_notebooks_are_attached_and_rolled_back_and_no_effect_happens_again(
         edited = results(app.topology)
         app.stop()
         before = effects.read_text()
+        program = app._history.saved(2).topology_program
+        try:
+            package = runpy.run_path(str(app.export(folder / "package") / "app.py"))
+        except KStreamsError as refused:
+            assert "its source text does not define" in refused.message and refused.hint, f"seed {seed}: {refused}"
+            assert program.missing
+        else:
+            exported += 1
+            assert results(package["topology"]().build()) == edited, f"seed {seed}:\n{said}\n{program.text}"
         second = Notebook(first.session._cluster, folder, site, monkeypatch)
         again = second.session.attach("app")
         assert results(again.topology) == edited, f"seed {seed}:\n{said}"
@@ -281,3 +295,4 @@ def test_notebooks_are_attached_and_rolled_back_and_no_effect_happens_again(
         assert results(again.topology) == deployed, f"seed {seed}:\n{said}"
         again.stop()
         assert effects.read_text() == before, f"seed {seed}:\n{said}"
+    assert exported > 0.5 * len(seeds), "what only builds can be exported"
