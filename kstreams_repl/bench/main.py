@@ -7,6 +7,7 @@ import importlib
 import click
 
 BENCHES = {
+    "alignment": "kstreams_repl.bench.alignment",
     "batch": "kstreams_repl.bench.batch",
     "async": "kstreams_repl.bench.calls",
     "control": "kstreams_repl.bench.control",

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import PurePath
 
-from kstreams_repl.display.wording import counted
+from kstreams_repl.display.wording import counted, duration
 from kstreams_repl.topology.graph import TopologyGraph
 from kstreams_repl.topology.nodes import Node, Origin, ProcessorNode, SinkNode, SourceNode
 from kstreams_repl.topology.stores import StoreBuilder
@@ -190,14 +190,6 @@ def store_detail(store: StoreBuilder) -> str:
     if not store.logging and store.source_topic is None:
         parts.append("no changelog")
     return ", ".join(parts)
-
-
-def duration(milliseconds: int) -> str:
-    """Return a duration in the largest unit in which it is a whole number: ``2 h``, ``90 s``."""
-    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
-        if milliseconds >= size and milliseconds % size == 0:
-            return f"{milliseconds // size} {unit}"
-    return f"{milliseconds} ms"
 
 
 def _cluster_label(subtopology: Subtopology) -> str:

@@ -29,3 +29,11 @@ def moment(seconds: float) -> str:
         '1970-01-01 00:00:00 UTC'
     """
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def duration(milliseconds: int) -> str:
+    """Return a duration in the largest unit in which it is a whole number: ``2 h``, ``90 s``."""
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)):
+        if milliseconds >= size and milliseconds % size == 0:
+            return f"{milliseconds // size} {unit}"
+    return f"{milliseconds} ms"

@@ -15,7 +15,7 @@ from itertools import chain
 import pyarrow as pa
 import pyarrow.compute
 
-from kstreams_repl.display.wording import counted
+from kstreams_repl.display.wording import counted, duration
 from kstreams_repl.errors import SerializationError
 from kstreams_repl.inspection.columns import TableData, calendar_note, decode, long_pairs, longs, milliseconds, unreadable_note
 from kstreams_repl.inspection.pushdown import UNBOUNDED, Bounds
@@ -136,6 +136,10 @@ def store_table(
     values = list(chain.from_iterable(part.values for part in seen))
     partitions = [pa.array([part.partition], pa.int32()).take(pa.array(bytes(len(part.keys)), pa.uint8())) for part in seen]
     columns, json_columns, notes = layout(builder, keys, values, key_serde, value_serde)
+    hidden = sum(len(part.keys) for part in parts) - len(keys)
+    if hidden and builder.retention_ms is not None:
+        kept, older = duration(builder.retention_ms), counted(hidden, "older row")
+        notes = (*notes, f"store {builder.name} keeps {kept} of stream time: {older} not shown; retention= keeps more")
     columns["partition"] = pa.concat_arrays(partitions) if partitions else pa.array([], pa.int32())
     bound = f"store {builder.name}: {counted(len(keys), 'row')} of {counted(len(parts), 'task')}"
     if unreadable := sum(part.unreadable for part in parts):

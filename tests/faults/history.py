@@ -53,6 +53,7 @@ class History(Crew):
     def __init__(self, bootstrap: str, directory: Path, times: Sequence[Sequence[int]], *, grace: int = 0, **config: Any) -> None:
         super().__init__(bootstrap, directory, keys=1, **config)
         self.times, self.grace = times, grace
+        self.edited = False
         self.topic, self.out = f"{self.name}-history", f"{self.name}-hours"
         endless = {"retention.ms": "-1"}
         self.admin.create_topic(self.topic, len(times), configs=endless)
@@ -75,18 +76,23 @@ class History(Crew):
         grouped = builder.stream(self.topic, **BOTH).select_key(group_of).group_by_key(**BOTH)
         windows = TimeWindows.of_size(HOUR, grace=self.grace)
         counts = grouped.windowed_by(windows).count(store="hours", retention=10 * DAY)
+        if self.edited:
+            counts.to_stream().foreach(lambda window, count: None)
         counts.to_stream().map(named).to(self.out, key_serde=serdes.bytes, value_serde=serdes.long)
         return builder.build()
 
     def all_processed(self, seconds: float = 120.0) -> None:
         """Wait until the windows have taken every record: each node's count is committed with the offsets."""
-        total = sum(map(len, self.times))
+        self.taken(sum(map(len, self.times)), seconds)
 
-        def taken() -> bool:
+    def taken(self, records: int, seconds: float = 120.0) -> None:
+        """Wait until the windows have taken so many records."""
+
+        def enough() -> bool:
             nodes = [report.get("nodes", {}) for report in self.reports()]
-            return sum(each["hours-repartition-source"][0] for each in nodes if "hours-repartition-source" in each) >= total
+            return sum(each["hours-repartition-source"][0] for each in nodes if "hours-repartition-source" in each) >= records
 
-        self.settle(taken, f"{total:,} records behind the repartition", seconds)
+        self.settle(enough, f"{records:,} records behind the repartition", seconds)
 
     def counts(self) -> dict[bytes, int]:
         """What came out at last."""

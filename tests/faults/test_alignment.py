@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,25 @@ def test_history_is_counted_as_a_plain_computation_counts_it(make: Make, name: s
     dropped = crew.dropped()
     crew.stop()
     assert (dropped, crew.lost()) == (0, 0)
+    assert crew.counts() == crew.expected()
+
+
+@pytest.mark.parametrize("event", ["kill", "pause", "more instances", "edit"])
+def test_what_interrupts_history_loses_nothing(make: Make, event: str) -> None:
+    crew = make(shape("skewed", 8, 200_000))
+    crew.deploy(2)
+    crew.taken(40_000)
+    if event == "kill":
+        os.kill(crew.pids[0], signal.SIGKILL)
+        crew.died(0)
+        crew.start(0)
+    else:
+        crew.stop()
+        crew.edited = event == "edit"
+        crew.deploy(3 if event == "more instances" else 2)
+    crew.all_processed()
+    crew.stop()
+    assert crew.lost() == 0
     assert crew.counts() == crew.expected()
 
 

@@ -13,6 +13,7 @@ import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.atomic.LongAdder;
 import org.apache.kafka.common.serialization.Serde;
 import org.apache.kafka.common.serialization.Serdes;
+import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.CloseOptions;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.StreamsBuilder;
@@ -25,6 +26,7 @@ import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.WindowedSerdes;
+import org.apache.kafka.streams.state.WindowStore;
 
 /**
  * One workload of the benchmarks on Kafka Streams itself: the same topology as in workloads.py, over the same topics.
@@ -148,6 +150,13 @@ public final class StreamsPeer {
                 .count(Materialized.as("wcounts"))
                 .toStream()
                 .to(out, Produced.with(WindowedSerdes.timeWindowedSerdeFrom(String.class, 1000), LONG));
+            case "hours" -> stream
+                .selectKey((key, value) -> value)
+                .groupByKey()
+                .windowedBy(TimeWindows.ofSizeAndGrace(Duration.ofHours(1), Duration.ofMillis(Long.parseLong(option("grace-ms")))))
+                .count(Materialized.<String, Long, WindowStore<Bytes, byte[]>>as("hours").withRetention(Duration.ofDays(10)))
+                .toStream()
+                .to(out, Produced.with(WindowedSerdes.timeWindowedSerdeFrom(String.class, 3_600_000), LONG));
             case "join" -> stream.join(users, (value, row) -> row + "|" + parsed(value).get("amount").asInt()).to(out);
             default -> throw new IllegalArgumentException(workload);
         }

@@ -56,7 +56,7 @@ def overlay_of(app: ReadOnlyApplication) -> dict[str, Mark]:
         lines = (*lines, *calls.get(node.name, ()), *([slow[node.name]] if node.name in slow else ()))
         if known is not None:
             lines = (*lines, *(f"{number:,} dropped: {reason}" for reason, number in known.dropped.items() if reason not in LATE))
-            lines = (*lines, *filter(None, [late_text(known)]))
+            lines = (*lines, *filter(None, late_text(known).split(": ")))
         state = "stale" if node.name in stale else SILENT if node.name in nothing_passes and restoring is None else general
         marks[f"node:{node.name}"] = Mark(state, lines, speed, lag)
     for builder in all_stores(app):

@@ -64,6 +64,8 @@ def test_windows_that_a_reader_would_not_see_are_left_out() -> None:
         store.put("new", 2, 700_000)
 
     assert table(made, write)["key"] == ["new"]
+    notes = store_table(made, [rows_of(made, write)], key_serde=serdes.string, value_serde=serdes.long).notes
+    assert notes == ("store s keeps 10 min of stream time: 1 older row not shown; retention= keeps more",)
 
 
 def test_sessions_have_bounds() -> None:

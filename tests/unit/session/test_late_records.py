@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,10 +18,14 @@ from kstreams_repl import (
     Topology,
 )
 from kstreams_repl.config import StreamsConfig
+from kstreams_repl.display.picture import Mark, picture_of
+from kstreams_repl.display.svg import svg_of
+from kstreams_repl.display.view import simplified
 from kstreams_repl.instance.alignment_rules import late_reasons
 from kstreams_repl.session.views.record_counts import late_lines, late_text
 from tests.unit.runtime.rig import Rig
 
+ROOT = Path(__file__).resolve().parents[3]
 HOUR = 3_600_000
 
 
@@ -84,3 +90,31 @@ def test_a_stream_that_is_re_keyed_twice_and_meets_one_that_is_re_keyed_once_is_
     once.merge(twice).group_by_key().windowed_by(TimeWindows.of_size(HOUR)).count(store="hours")
     reasons = late_reasons(builder.build().subtopologies(), StreamsConfig({"application.id": "app"}), {"one": 4, "two": 4})
     assert list(reasons.values()) == ["its records have passed different numbers of repartitions"]
+
+
+def drawn() -> str:
+    """The picture of docs/late-records.md: a day of one partition is counted, and then the same day of another one."""
+    builder = StreamsBuilder()
+    grouped = builder.stream("flights").select_key(lambda key, value: value, name="by-airport").group_by_key()
+    grouped.windowed_by(TimeWindows.of_size(HOUR)).count(store="hours", name="count-hours").to_stream().to("departures")
+    topology = builder.build()
+    rig = Rig(topology, part=1)
+    [inner] = {at.topic for at in rig.inputs}
+    rows = [("JFK", 1, minute * 60_000) for minute in range(0, 1_440, 3)]
+    rig.pipe(inner, *rows).run()
+    rig.pipe(inner, *rows).run()
+    marks = {}
+    for name, count in rig.task.counts.read().items():
+        late = late_text(NodeRate(count.taken, count.given, 0.0, count.dropped, count.needed_grace_ms))
+        marks[f"node:{name}"] = Mark(None, (f"{count.taken:,} records", *filter(None, late.split(": "))))
+    picture = simplified(picture_of(topology, title="departures", marks=marks))
+    return re.sub(r"\\n[^<]*, line \d+</title>", "</title>", str(svg_of(picture)))
+
+
+def test_the_picture_of_the_page_is_drawn_by_the_code() -> None:
+    file = ROOT / "docs" / "pictures" / "late-records.svg"
+    assert file.read_text(encoding="utf-8").strip() == drawn().strip(), f"python -m {__name__} > {file.relative_to(ROOT)}"
+
+
+if __name__ == "__main__":
+    print(drawn())
