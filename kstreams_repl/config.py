@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any
 from urllib.parse import urlsplit
 
 from kstreams_repl import kafka_streams_keys
-from kstreams_repl.errors import ConfigError, did_you_mean
+from kstreams_repl.errors import ConfigError, KStreamsError, did_you_mean
 from kstreams_repl.log_context import LEVELS, OFF
 from kstreams_repl.types import RecordPosition
 
@@ -81,8 +82,40 @@ def _whole(value: Any) -> int:
     return number
 
 
-def _anything(value: Any) -> Any:
+def _serde(value: Any) -> Any:
+    from kstreams_repl import serdes
+
+    if value is not None:
+        serdes.resolve(value)
     return value
+
+
+def _handler(value: Any) -> Any:
+    if value is not None and kafka_streams_keys.handler_word(value) not in ("fail", "continue") and not callable(value):
+        raise ValueError("expected 'fail', 'continue' or a callable (context, error) -> Response")
+    return value
+
+
+def _optimizations(value: Any) -> str:
+    from kstreams_repl.topology.optimizations import parse_optimizations
+
+    parse_optimizations(value)
+    return "none" if value is None else str(value)
+
+
+def _server(value: Any) -> str | None:
+    from kstreams_repl.types import endpoint_of
+
+    if value is None or not str(value).strip():
+        return None
+    endpoint_of(str(value))
+    return str(value)
+
+
+def _name(value: Any) -> str | None:
+    from kstreams_repl.topology.names import validate_name
+
+    return None if value is None else validate_name(value, "topic")
 
 
 def _grouper(value: Any) -> Any:
@@ -110,7 +143,16 @@ def _stop_at(value: Any) -> str | None:
 
 
 def _optional_text(value: Any) -> str | None:
+    if value is not None and not isinstance(value, str | PathLike):
+        raise ValueError("expected text")
     return None if value is None else str(value)
+
+
+def _replication(value: Any) -> int:
+    number = _whole(value)
+    if number != -1 and number < 1:
+        raise ValueError("expected -1 or a whole number >= 1")
+    return number
 
 
 def _record_positions(value: Any) -> str:
@@ -148,7 +190,7 @@ def _scheduler(value: Any) -> Any:
 
 
 KEYS: dict[str, Key] = {
-    "application.id": Key(_optional_text, None, "Name of the application; prefix of its internal topics and transactional ids."),
+    "application.id": Key(_name, None, "Name of the application; prefix of its internal topics and transactional ids."),
     "bootstrap.servers": Key(_optional_text, None, "Broker addresses, host:port, comma separated."),
     "processing.guarantee": Key(_one_of(AT_LEAST_ONCE, EXACTLY_ONCE_V2), AT_LEAST_ONCE, "exactly_once_v2 or at_least_once."),
     "commit.interval.ms": Key(_at_least(0), 100, "Longest time between commits, in both guarantees (a documented divergence)."),
@@ -175,7 +217,7 @@ KEYS: dict[str, Key] = {
     "partition.grouper": Key(
         _grouper, None, "A PartitionGrouper (KIP-28), which decides the partitions of each task; None: those with the same number."
     ),
-    "max.task.idle.ms": Key(_whole, 0, "-1 never waits; 0 waits while a partition is known to lag; >0 waits that much longer."),
+    "max.task.idle.ms": Key(_at_least(-1), 0, "-1 never waits; 0 waits while a partition is known to lag; >0 waits that much longer."),
     "buffered.records.per.partition": Key(_at_least(1), 1000, "Soft bound of one record queue."),
     "input.buffer.max.bytes": Key(
         _at_least(1), 64 * 1024 * 1024, "Bytes in an instance's record queues at which it stops polling (KIP-770, there for all threads)."
@@ -186,8 +228,8 @@ KEYS: dict[str, Key] = {
     "default.timestamp.extractor": Key(
         _extractor, None, "Callable (record, partition_time) -> ms; None: the record's own, where a negative one fails."
     ),
-    "default.key.serde": Key(_anything, None, "Serde of keys if none is given; default: bytes."),
-    "default.value.serde": Key(_anything, None, "Serde of values if none is given; default: bytes."),
+    "default.key.serde": Key(_serde, None, "Serde of keys if none is given; default: bytes."),
+    "default.value.serde": Key(_serde, None, "Serde of values if none is given; default: bytes."),
     "default.dsl.store": Key(
         _one_of("rocksDB", "in_memory", "lmdb"),
         "lmdb",
@@ -198,27 +240,27 @@ KEYS: dict[str, Key] = {
         "DEFAULT",
         "Format of the rows of DSL stores on disk: DEFAULT, or HEADERS: with the headers of records (KIP-1271).",
     ),
-    "topology.optimization": Key(str, "none", "none, all, or a comma separated list of optimizations."),
-    "deserialization.exception.handler": Key(_anything, "fail", "fail, continue, or a DeserializationHandler."),
-    "production.exception.handler": Key(_anything, "fail", "fail, continue, or a ProductionHandler."),
-    "processing.exception.handler": Key(_anything, "fail", "fail, continue, or a ProcessingHandler."),
+    "topology.optimization": Key(_optimizations, "none", "none, all, or a comma separated list of optimizations."),
+    "deserialization.exception.handler": Key(_handler, "fail", "fail, continue, or a DeserializationHandler."),
+    "production.exception.handler": Key(_handler, "fail", "fail, continue, or a ProductionHandler."),
+    "processing.exception.handler": Key(_handler, "fail", "fail, continue, or a ProcessingHandler."),
     "processing.exception.handler.global.enabled": Key(
         _boolean, False, "Call the processing handler for processors of global stores too (KIP-1270); else their errors stop."
     ),
     "errors.dead.letter.queue.topic.name": Key(
-        _optional_text, None, "Dead-letter topic; continue handlers write the record there."
+        _name, None, "Dead-letter topic; continue handlers write the record there."
     ),
     "repartition.purge.interval.ms": Key(
         _at_least(1), 30_000, "Interval of deleting processed records of repartition topics and expired ones of changelogs."
     ),
-    "replication.factor": Key(_whole, -1, "Replication of internal topics; -1: the broker's default."),
+    "replication.factor": Key(_replication, -1, "Replication of internal topics; -1: the broker's default."),
     "transaction.timeout.ms": Key(_at_least(1000), 10_000, "Timeout of the instance's transactions."),
     "metrics.recording.level": Key(_one_of("INFO", "DEBUG", "TRACE"), "INFO", "Recording level of metrics."),
     "metrics.sample.window.ms": Key(_at_least(1), 30_000, "Length of one sample of windowed metrics."),
     "metrics.num.samples": Key(_at_least(1), 2, "Number of samples in the window of a metric."),
     "repl.metrics.interval.ms": Key(_at_least(100), 1_000, "Interval at which an instance reports its metrics."),
     "application.server": Key(
-        _optional_text, None, "host:port where the query server of each host listens; port 0: any free one. None: no server."
+        _server, None, "host:port where the query server of each host listens; port 0: any free one. None: no server."
     ),
     "repl.server.certfile": Key(_optional_text, None, "PEM file with the certificate of the query servers, for TLS."),
     "repl.server.keyfile": Key(_optional_text, None, "PEM file with the key of that certificate."),
@@ -260,7 +302,9 @@ KEYS: dict[str, Key] = {
         _one_of("own", "shared"), "own", "Spark's Python workers: the application's own pool, or one shared with other applications."
     ),
     "repl.changelog.suppression": Key(_boolean, True, "Write one changelog record per key and commit when deployed."),
-    "repl.commit.eager.ms": Key(_whole, 5, "Minimal time between commits when the queues are empty; -1: only by commit.interval.ms."),
+    "repl.commit.eager.ms": Key(
+        _at_least(-1), 5, "Minimal time between commits when the queues are empty; -1: only by commit.interval.ms."
+    ),
     "repl.async.drain.ms": Key(
         _at_least(0), 1_000, "How long a pause or stop waits for calls of asynchronous nodes; those that have not ended are made again."
     ),
@@ -340,8 +384,10 @@ class StreamsConfig(Mapping[str, Any]):
             if name in KEYS:
                 try:
                     self._values[name] = KEYS[name].read(value)
-                except (TypeError, ValueError) as cause:
-                    raise ConfigError(f"{name} = {value!r} is invalid: {cause}", hint=KEYS[name].doc, key=name) from cause
+                except (TypeError, ValueError, OverflowError, KStreamsError) as cause:
+                    reason = cause.message if isinstance(cause, KStreamsError) else cause
+                    hint = (cause.hint if isinstance(cause, KStreamsError) else None) or KEYS[name].doc
+                    raise ConfigError(f"{name} = {value!r} is invalid: {reason}", hint=hint, key=name) from cause
             elif name == "topic.cleanup.policy":
                 raise ConfigError(
                     "topic.cleanup.policy would apply to every internal topic, and state or records would be lost",

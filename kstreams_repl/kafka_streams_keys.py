@@ -144,3 +144,21 @@ def translated(given: Mapping[str, Any], known: Callable[[str], bool]) -> tuple[
         else:
             found[CLIENT.get(name, name)] = known_value(name, value)
     return found, unused
+
+
+_HANDLERS = {
+    f"{prefix}{kind}ExceptionHandler": word
+    for prefix, word in (("LogAndFail", "fail"), ("LogAndContinue", "continue"))
+    for kind in ("", "Processing", "Deserialization", "Production")
+} | {"DefaultProductionExceptionHandler": "fail"}
+"""Kafka Streams' handler classes -> the equivalent word."""
+
+
+def handler_word(setting: Any) -> Any:
+    """Return the word for the name of one of Kafka Streams' handler classes; other values unchanged.
+
+    Example:
+        >>> handler_word("org.apache.kafka.streams.errors.LogAndContinueExceptionHandler")
+        'continue'
+    """
+    return _HANDLERS.get(setting.rsplit(".", 1)[-1], setting) if isinstance(setting, str) else setting

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -100,6 +101,25 @@ class AggregationWithHeaders(NamedTuple):
 
     aggregation: Any
     headers: Headers = []
+
+
+_ENDPOINT = re.compile(r"(?:[a-z]+://)?(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})/?")
+
+
+def endpoint_of(text: str) -> tuple[str, int]:
+    """Return host and port of ``host:port``; an IPv6 address stands in square brackets.
+
+    Raises:
+        ValueError: it is something else, or the port is over 65535.
+
+    Example:
+        >>> endpoint_of("[::1]:8081")
+        ('::1', 8081)
+    """
+    found = _ENDPOINT.fullmatch(text.strip())
+    if found is None or int(found[2]) > 65_535:
+        raise ValueError("expected host:port")
+    return found[1].strip("[]"), int(found[2])
 
 
 class RecordPosition(NamedTuple):

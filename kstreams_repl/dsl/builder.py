@@ -18,7 +18,6 @@ from kstreams_repl.dsl.graph_nodes import (
     TableSourceGraphNode,
 )
 from kstreams_repl.dsl.kstream import KStream, KTable
-from kstreams_repl.dsl.optimizer import CONFIG_KEY, parse_optimizations
 from kstreams_repl.dsl.options import Materialized, materialized
 from kstreams_repl.dsl.store_plans import table_store
 from kstreams_repl.dsl.stream_base import check_callable, first_known, serde_or_none
@@ -31,6 +30,7 @@ from kstreams_repl.operators.table_source import TableSource
 from kstreams_repl.serdes import by_topic
 from kstreams_repl.topology.names import validate_name
 from kstreams_repl.topology.offset_reset import checked_of_source
+from kstreams_repl.topology.optimizations import CONFIG_KEY, parse_optimizations
 from kstreams_repl.topology.source_location import cell_started
 from kstreams_repl.topology.stores import StoreBuilder
 from kstreams_repl.topology.topology import Topology

@@ -8,8 +8,6 @@ Source: Kafka Streams' `InternalStreamsBuilder`, `NodesWithRelaxedNullKeyJoinDow
 
 from __future__ import annotations
 
-from typing import Any
-
 from kstreams_repl.dsl.graph_builder import GraphBuilder
 from kstreams_repl.dsl.graph_nodes import (
     GraphNode,
@@ -20,36 +18,9 @@ from kstreams_repl.dsl.graph_nodes import (
     find_parent,
     key_not_none,
 )
-from kstreams_repl.errors import ConfigError, TopologyError, did_you_mean
+from kstreams_repl.errors import TopologyError
 from kstreams_repl.operators.stream_filter import StreamFilter
-
-CONFIG_KEY = "topology.optimization"
-REUSE_TABLE_SOURCE_TOPICS = "reuse.ktable.source.topics"
-MERGE_REPARTITION_TOPICS = "merge.repartition.topics"
-SINGLE_STORE_SELF_JOIN = "single.store.self.join"
-ALL = frozenset({REUSE_TABLE_SOURCE_TOPICS, MERGE_REPARTITION_TOPICS, SINGLE_STORE_SELF_JOIN})
-
-
-def parse_optimizations(setting: Any) -> frozenset[str]:
-    """Return the optimisations that a value of ``topology.optimization`` enables.
-
-    Raises:
-        ConfigError: an unknown optimisation, or ``none``/``all`` mixed with others.
-    """
-    if setting is None:
-        return frozenset()
-    names = [name.strip() for name in str(setting).split(",") if name.strip()]
-    if names in (["none"], []):
-        return frozenset()
-    if names == ["all"]:
-        return ALL
-    for name in names:
-        if name not in ALL:
-            raise ConfigError(
-                f"{CONFIG_KEY} has an unknown or misplaced value {name!r}",
-                hint=did_you_mean(name, ALL) or f"use 'all', 'none' or a comma-separated list of: {', '.join(sorted(ALL))}",
-            )
-    return frozenset(names)
+from kstreams_repl.topology.optimizations import MERGE_REPARTITION_TOPICS, REUSE_TABLE_SOURCE_TOPICS, SINGLE_STORE_SELF_JOIN
 
 
 def optimize(builder: GraphBuilder, optimizations: frozenset[str]) -> None:

@@ -4,15 +4,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from kstreams_repl.errors import ConfigError
-from kstreams_repl.types import TopicPartition
-
-_ADDRESS = re.compile(r"(?:[a-z]+://)?(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):([0-9]{1,5})/?")
+from kstreams_repl.types import TopicPartition, endpoint_of
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -44,14 +41,12 @@ class HostInfo:
             >>> ks.HostInfo.build_from_endpoint("[::1]:8081").host
             '::1'
         """
-        found = _ADDRESS.fullmatch(endpoint.strip())
-        if found is None or int(found[2]) > 65_535:
-            raise ConfigError(
-                f"expected host:port, got {endpoint!r}",
-                hint="for example 127.0.0.1:8081; port 0 takes a free one",
-                key="application.server",
-            )
-        return cls(found[1].strip("[]"), int(found[2]), endpoint.startswith("https://"))
+        try:
+            host, port = endpoint_of(endpoint)
+        except ValueError as error:
+            hint = "for example 127.0.0.1:8081; port 0 takes a free one"
+            raise ConfigError(f"{error}, got {endpoint!r}", hint=hint, key="application.server") from error
+        return cls(host, port, endpoint.startswith("https://"))
 
     @property
     def url(self) -> str:

@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Any
 
 from kstreams_repl.errors import ConfigError, SchemaRegistryError, StreamsProcessingError, is_interrupt
+from kstreams_repl.kafka_streams_keys import handler_word
 from kstreams_repl.runtime.user_error import user_line
 from kstreams_repl.types import Headers
 
@@ -45,17 +46,10 @@ class ErrorContext:
 Handler = Callable[[ErrorContext, Exception], Response]
 
 
-_WORDS = {
-    f"{prefix}{kind}ExceptionHandler": word
-    for prefix, word in (("LogAndFail", "fail"), ("LogAndContinue", "continue"))
-    for kind in ("", "Processing", "Deserialization", "Production")
-} | {"DefaultProductionExceptionHandler": "fail"}
-"""Kafka Streams' handler classes -> the equivalent word."""
-
 
 def resolve(setting: Any, key: str) -> Handler | None:
     """Return the handler of a setting; None for the default "fail", which costs nothing per record."""
-    word = _WORDS.get(setting.rsplit(".", 1)[-1], setting) if isinstance(setting, str) else setting
+    word = handler_word(setting)
     if word is None or word == "fail":
         return None
     if word == "continue":

@@ -15,6 +15,7 @@ from typing import Any
 from kstreams_repl.call_checks import checked_calls
 from kstreams_repl.deprecation import renamed
 from kstreams_repl.display.table import Table
+from kstreams_repl.errors import ConfigError
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, ensure_reachable
 from kstreams_repl.session.application.application import Application
@@ -269,7 +270,10 @@ class Session(TopicAccess):
             'nothing new'
         """
         given = {**(config or {}), **{key.replace("_", "."): value for key, value in settings.items()}}
-        given |= {"autostop.at": stop_at} | ({} if on_end == "keep" else {"repl.autostop.on.end": on_end})
+        for key, value, default in (("autostop.at", stop_at, "eol"), ("repl.autostop.on.end", on_end, "keep")):
+            if key in given and value not in (default, given[key]):
+                raise ConfigError(f"{key} is {given[key]!r} in the settings and {value!r} as argument", hint="give one of them", key=key)
+            given.setdefault(key, value)
         return run_batch(self.client, self._applications, topology, name, given, start, create_topics=create_topics)
 
     def savepoints(self) -> Table:

@@ -19,7 +19,7 @@ from kstreams_repl.kafka.reading import FEW_OFFSETS
 from kstreams_repl.queries.queryable_state import asked_for
 from kstreams_repl.queries.state_query import StateQueryRequest, StateQueryResult
 from kstreams_repl.queries.store_types import QueryableStoreType, StoreQueryParameters
-from kstreams_repl.session.application.batch_report import BatchReport
+from kstreams_repl.session.application.batch_report import BatchReport, last_run, report_of, written_tables
 from kstreams_repl.session.application.control_thread import Work
 from kstreams_repl.session.application.query_view import QueryView
 from kstreams_repl.session.application.state import ApplicationState
@@ -216,12 +216,18 @@ class ApplicationView(QueryView):
 
     @property
     def batch_report(self) -> BatchReport | None:
-        """What the last bounded run of this object did (`Session.run_batch`); None: it had none.
+        """What the last bounded run of this object did: of `Session.run_batch`, or deployed with ``autostop.at``, after its end; None: it
+        had none. The seconds of a deployed one are not measured: 0.
 
         Example:
             >>> app.batch_report is None
             True
         """
+        if self._batch_report is None and self.config["autostop.at"] is not None and self.status == "stopped":
+            record = last_run(self.client, self.name)
+            if record is not None and record.state == "finished":
+                topology, tables = self.topology, written_tables(self.topology, self.name, record, self.client.report)
+                self._batch_report = report_of(self.client.admin, topology, self.name, record, 0.0, tables)
         return self._batch_report
 
     @batch_report.setter

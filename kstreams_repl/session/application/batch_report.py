@@ -15,8 +15,11 @@ from kstreams_repl.config import shown_address
 from kstreams_repl.display.frames import Frames
 from kstreams_repl.display.table import Table
 from kstreams_repl.kafka.admin import Admin
+from kstreams_repl.kafka.internal_topics import journal_topic_name
 from kstreams_repl.kafka.journal_records import StopOffsets
 from kstreams_repl.runtime.node_counts import NodeCounts
+from kstreams_repl.session.application.journal_lookup import journal_of
+from kstreams_repl.session.cluster_client import ClusterClient
 from kstreams_repl.session.views.record_counts import LATE, input_sources
 from kstreams_repl.topology.nodes import SinkNode
 from kstreams_repl.topology.topology import Topology
@@ -134,6 +137,11 @@ class BatchReport(Frames):
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         return self.table()._repr_mimebundle_()
+
+
+def last_run(client: ClusterClient, name: str) -> StopOffsets | None:
+    """Return the journal's record of the last bounded run; None if there was none."""
+    return journal_of(client, name).stop_offsets if journal_topic_name(name) in client.admin.topics() else None
 
 
 def report_of(

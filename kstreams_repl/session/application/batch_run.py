@@ -18,9 +18,8 @@ from kstreams_repl.errors import ApplicationFailedError, DeployError
 from kstreams_repl.instance.run_progress import RunProgress, closed_tasks, progress_of, unwritten_commits, waiting_records
 from kstreams_repl.kafka.clients import Isolation
 from kstreams_repl.kafka.internal_topics import journal_topic_name
-from kstreams_repl.kafka.journal_records import StopOffsets
 from kstreams_repl.session.application.application import Application
-from kstreams_repl.session.application.batch_report import BatchReport, report_of, written_tables
+from kstreams_repl.session.application.batch_report import BatchReport, last_run, report_of, written_tables
 from kstreams_repl.session.application.control_thread import wait_until
 from kstreams_repl.session.application.deploy import deploy
 from kstreams_repl.session.application.journal_lookup import journal_of
@@ -74,11 +73,6 @@ def run_batch(
     tables = written_tables(app.topology, name, record, client.report)
     app.batch_report = report_of(client.admin, app.topology, name, record, time.monotonic() - began, tables)
     return app
-
-
-def last_run(client: ClusterClient, name: str) -> StopOffsets | None:
-    """Return the journal's record of the last bounded run; None if there was none."""
-    return journal_of(client, name).stop_offsets if journal_topic_name(name) in client.admin.topics() else None
 
 
 def has_work(client: ClusterClient, name: str, topology: Topology, config: StreamsConfig) -> bool:
