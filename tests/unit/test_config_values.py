@@ -38,6 +38,7 @@ _CHOICE = ["", "some", 1, True, None, []]
 _FLAG = ["", "yes", 1, 0, None, []]
 _HANDLER = ["", "ignore", 3, {}, ["fail"]]
 BAD: dict[str, list[Any]] = {
+    "repl.alignment.drift.ms": [-2, *(value for value in _WHOLE if value is not None)],
     "application.id": _NAME, "bootstrap.servers": _TEXT, "processing.guarantee": _CHOICE, "commit.interval.ms": [-1, *_WHOLE],
     "num.stream.threads": [0, *_WHOLE], "num.processing.threads": [0, *_WHOLE], "num.threads.per.task": [0, *_WHOLE],
     "repl.task.scheduler": _CHOICE, "num.standby.replicas": [-1, *_WHOLE], "state.dir": _TEXT, "state.cleanup.delay.ms": [-1, *_WHOLE],
