@@ -19,6 +19,7 @@ from kstreams_repl.config import StreamsConfig
 from kstreams_repl.deprecation import renamed
 from kstreams_repl.display.mimebundle import mimebundle, text_of
 from kstreams_repl.errors import DeployError, KStreamsError
+from kstreams_repl.session.application import edit as plan_edits
 from kstreams_repl.session.application.application_view import ApplicationView
 from kstreams_repl.session.application.control_thread import CaughtUp, Work, wait_until
 from kstreams_repl.session.application.deploy_preview import check
@@ -175,8 +176,7 @@ class Application(ApplicationView):
         The plan lists the effect on nodes and state.
 
         Applied at a commit boundary: state and offsets are kept, and under exactly once no record is lost or processed twice. An
-            application
-        that is paused or stopped takes the new topology when it is resumed.
+        application that is paused or stopped takes the new topology when it is resumed.
 
         Args:
             topology: the builder (changed meanwhile), a topology, a stream or table.
@@ -250,7 +250,7 @@ class Application(ApplicationView):
         return None if plan.diff.empty else plan
 
     def rollback(self, *, migrate: Conversions | None = None, migrate_rows: Conversions | None = None) -> EditPlan:
-        """Edit back to the version before this one. The present version stays in the history.
+        """Edit back to the version before this one. The present version stays in the history, the notebook's builder as it is.
 
         Args:
             migrate, migrate_rows: as `edit`: the reverse functions, for stores whose rows this version has converted.
@@ -265,7 +265,7 @@ class Application(ApplicationView):
             3
         """
         plan = plan_rollback(self, self._history, running_code=self.running_code, migrate=migrate, migrate_rows=migrate_rows)
-        return self.apply(plan)
+        return plan_edits.parted(self, self.apply(plan), self.changes())
 
     def savepoint(self, name: str) -> Savepoint:
         """Keep state and offsets as of one commit under a name. A running application is paused for it, then resumed.

@@ -304,3 +304,18 @@ def plan_rollback(
         migrate=migrate,
         migrate_rows=migrate_rows,
     )
+
+
+def parted(application: ReadOnlyApplication, applied: EditPlan, changes: EditPlan | None) -> EditPlan:
+    """Report which nodes the notebook's builder has otherwise than what runs after a rollback; return the rollback's plan.
+
+    Args:
+        changes: the edit that would apply the builder.
+    """
+    if changes is not None:
+        names = ", ".join(node.name for node in changes.diff.nodes if node.change is not NodeChange.UNCHANGED)
+        application.client.report(
+            f"{application.name} runs version {applied.version}; the notebook's builder still has the change that was rolled back "
+            f"({names}), and the next edit applies it again. Hint: change the builder back first; app.changes() lists the differences"
+        )
+    return applied
