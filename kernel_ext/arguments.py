@@ -4,10 +4,8 @@ has no ``--help``.
 
 from __future__ import annotations
 
-import argparse
 import functools
 import inspect
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -62,15 +60,3 @@ def setting(text: str) -> tuple[str, str]:
     if not equals:
         raise UsageError(f"-c expects KEY=VALUE, got {text!r}; for example {next(iter(KEYS))}=…")
     return name.strip(), value.strip()
-
-
-def old_names(*names: str) -> type[argparse.Action]:
-    """Return the action of an argument that also accepts old names, for one release."""
-
-    class Renamed(argparse.Action):
-        def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
-            if option_string in names:
-                warnings.warn(f"{option_string} is now {self.option_strings[0]}", DeprecationWarning, stacklevel=2)
-            setattr(namespace, self.dest, values)
-
-    return Renamed

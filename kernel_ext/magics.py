@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import time
-import warnings
 from collections import deque
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -14,9 +13,9 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class, no_var_expand
 from IPython.core.magic_arguments import argument, magic_arguments
 from IPython.display import display
-from traitlets import Float, Integer, observe
+from traitlets import Float, Integer
 
-from kernel_ext.arguments import arguments, old_names, setting
+from kernel_ext.arguments import arguments, setting
 from kernel_ext.node_edits import EDIT_FUNCTION, EDITED, EditOptions, edit_text
 from kernel_ext.workspace import Workspace
 from kstreams_repl.display.table import Table
@@ -44,14 +43,8 @@ class TopoMagics(Magics):
 
     peek_rows = Integer(10, min=1, help="default of %topo_peek -n").tag(config=True)
     peek_timeout = Float(5.0, min=0.0, help="default of %topo_peek --timeout, in seconds").tag(config=True)
-    peek_seconds = Float(5.0, min=0.0, help="the old name of peek_timeout").tag(config=True)
     tail_rows = Integer(20, min=1, help="default of %topo_tail -n").tag(config=True)
     sql_rows = Integer(100, min=1, help="default of %topo_sql -n").tag(config=True)
-
-    @observe("peek_seconds")
-    def _old_name(self, change: Any) -> None:
-        warnings.warn("TopoMagics.peek_seconds is now TopoMagics.peek_timeout", DeprecationWarning, stacklevel=2)
-        self.peek_timeout = change["new"]
 
     def __init__(self, shell: Any, workspace: Workspace) -> None:
         super().__init__(shell)
@@ -104,7 +97,7 @@ class TopoMagics(Magics):
     @argument("--detached", action="store_true", help="run it in a separate driver process, which continues when this kernel ends")
     @argument("--create-topics", action="store_true", help="create missing output topics")
     @argument(
-        "--start", "--from", dest="start", action=old_names("--from"), metavar="earliest|latest|DATE",
+        "--start", metavar="earliest|latest|DATE",
         help="where partitions without a committed offset start; DATE: for example 2013-03-01",
     )
     @argument(
@@ -269,7 +262,7 @@ class TopoMagics(Magics):
     @argument("topology", nargs="?", help="the topology that contains the node, if it is not deployed")
     @argument("-n", type=int, help="number of values; default: TopoMagics.peek_rows")
     @argument(
-        "--timeout", "--seconds", type=float, action=old_names("--seconds"),
+        "--timeout", type=float,
         help="seconds after which no larger sample is started; default: TopoMagics.peek_timeout",
     )
     @argument("-o", "--output", metavar="NAME", help="assign a pandas DataFrame to this variable instead of showing the values")
@@ -298,7 +291,7 @@ class TopoMagics(Magics):
     @argument("-n", type=int, help="number of records shown; default: TopoMagics.tail_rows")
     @argument("--where", metavar="SQL", help="a SQL condition that the records must meet")
     @argument(
-        "--timeout", "--seconds", type=float, action=old_names("--seconds"),
+        "--timeout", type=float,
         help="seconds after which it stops; default: until the kernel is interrupted (Ctrl-C)",
     )
     @no_var_expand

@@ -15,7 +15,6 @@ from numbers import Integral, Real
 from typing import Any, TypeVar
 
 from kstreams_repl.config import is_key
-from kstreams_repl.deprecation import renamed
 from kstreams_repl.errors import CallError, KStreamsError, did_you_mean
 
 C = TypeVar("C", bound=type)
@@ -26,8 +25,7 @@ def checked_calls(cls: C) -> C:
     """Check the calls of a class's public methods."""
     for name, function in list(vars(cls).items()):
         if inspect.isfunction(function) and not name.startswith("_"):
-            old_names = getattr(function, "__renamed__", None)  # removed before names are checked
-            setattr(cls, name, _checked(function) if old_names is None else renamed(**old_names)(_checked(inspect.unwrap(function))))
+            setattr(cls, name, _checked(function))
     return cls
 
 

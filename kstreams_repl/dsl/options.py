@@ -8,7 +8,6 @@ from enum import StrEnum
 from typing import Any
 
 from kstreams_repl import serdes
-from kstreams_repl.deprecation import renamed
 from kstreams_repl.dsl.windows import Millis, not_negative, to_millis
 from kstreams_repl.errors import TopologyError
 from kstreams_repl.serdes.deferred import DeferredSerde
@@ -16,7 +15,6 @@ from kstreams_repl.topology.names import validate_name
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 
 
-@renamed(retention_ms="retention", history_ms="history")
 @dataclass(frozen=True, slots=True)
 class Materialized:
     """The store of a table. Most operators take these as keyword arguments; a `Materialized` can also be given as `store=`.

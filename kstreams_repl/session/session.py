@@ -8,12 +8,10 @@ detached drivers end through their supervisor and the driver's pipe.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from operator import not_
 from types import TracebackType
 from typing import Any
 
 from kstreams_repl.call_checks import checked_calls
-from kstreams_repl.deprecation import renamed
 from kstreams_repl.display.table import Table
 from kstreams_repl.errors import ConfigError
 from kstreams_repl.kafka.admin import Admin
@@ -340,7 +338,6 @@ class Session(TopicAccess):
             return known
         return attach(self.client, self._applications, name, topology, config or {}, trust=trust)
 
-    @renamed(confirm=("dry_run", not_))
     def cleanup(self, name: str, *, dry_run: bool = True) -> Cleanup:
         """List what belongs to an application: internal topics, group, local state. Delete it only with `dry_run=False`.
 

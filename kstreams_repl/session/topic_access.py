@@ -8,7 +8,6 @@ from typing import Any
 
 from kstreams_repl.call_checks import checked_calls
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.deprecation import renamed
 from kstreams_repl.display.table import Table
 from kstreams_repl.errors import ConfigError, KStreamsError
 from kstreams_repl.inspection import SqlResult
@@ -244,7 +243,6 @@ class TopicAccess:
         """
         return self.client.read(topic, n, start=start, key_serde=key_serde, value_serde=value_serde)
 
-    @renamed(seconds="timeout")
     def record(
         self, *topics: str, n: int | None = None, timeout: float | None = None, offsets: Any = None
     ) -> Recording:
@@ -274,7 +272,6 @@ class TopicAccess:
         """
         return self.client.serdes_of(topic)
 
-    @renamed(seconds="timeout")
     def peek(
         self, target: Any, n: int = 10, *, timeout: float = 5.0, topology: Any = None, config: Mapping[str, Any] | None = None
     ) -> Records | Table:
@@ -301,7 +298,6 @@ class TopicAccess:
             self.client, self._applications, target, n, seconds=timeout, topology=topology, config=config or {}
         )
 
-    @renamed(seconds="timeout")
     def sample(self, topology: Any, *, n: int = 10, timeout: float = 5.0, config: Mapping[str, Any] | None = None) -> Sample:
         """Run a topology over a bounded sample of its topics and keep the last `n` values of every node.
 
@@ -317,7 +313,6 @@ class TopicAccess:
         built, checked = built_with_serdes(self.client, topology, StreamsConfig({**self.client.config, **(config or {})}))
         return sample(self.client.admin, built, node=None, n=n, seconds=timeout, config=checked)
 
-    @renamed(records="topic_limit", rows="store_limit", since="start", until="end")
     def sql(
         self,
         query: str,
@@ -357,7 +352,6 @@ class TopicAccess:
             self.client, self._applications, query, frames=frames, topic_limit=topic_limit, store_limit=store_limit, start=start, end=end
         )
 
-    @renamed(records="topic_limit", since="start", until="end")
     def spark_frame(
         self, name: Any, *, topic_limit: int | None = None, offsets: Any = None, start: Any = None, end: Any = None, piece: int = 1_000_000
     ) -> Any:

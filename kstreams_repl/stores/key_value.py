@@ -31,7 +31,7 @@ def not_timestamped(store: str, item: object) -> SerializationError:
 
 
 def prefix_bytes(prefix: Any, serialize: Any, key_serde: Serde) -> bytes | None:
-    """Return the serialized prefix; `serialize` as for `api.ReadOnlyKeyValueStore.prefix_scan`."""
+    """Return the serialized prefix; `serialize` makes its bytes; without it they are those of the store's key serde."""
     given = serialize is None or isinstance(serialize, (Serde, str)) or not callable(serialize)
     data: bytes | None = resolve(serialize, key_serde).serialize(prefix) if given else serialize(prefix)
     return data

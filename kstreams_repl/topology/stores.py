@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -143,21 +142,6 @@ class StoreBuilder:
             >>> store = ks.Stores.persistent_key_value_store("seen").with_logging_disabled()
         """
         return replace(self, logging=False, topic_config={})
-
-    def with_(self, **changes: object) -> StoreBuilder:
-        """Return a copy with the given attributes changed: deprecated name of `dataclasses.replace(builder, ...)`.
-
-        Args:
-            **changes: new values by attribute.
-
-        Example:
-            >>> import dataclasses
-            >>> import kstreams_repl as ks
-            >>> dataclasses.replace(ks.StoreBuilder("seen", ks.StoreKind.KEY_VALUE), caching=True).caching
-            True
-        """
-        warnings.warn("StoreBuilder.with_(...) is now dataclasses.replace(builder, ...)", DeprecationWarning, stacklevel=2)
-        return replace(self, **changes)  # type: ignore[arg-type]
 
     def on_disk(self, default_store: str) -> bool:
         """Return whether the store is kept on disk in an application with this ``default.dsl.store``.

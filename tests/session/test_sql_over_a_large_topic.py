@@ -167,11 +167,3 @@ def test_a_mistyped_column_is_refused_before_the_topic_is_read(large: tuple[ks.S
     with pytest.raises(SqlError, match="padd") as caught:
         session.sql(f'SELECT max(padd) FROM "{topic}"')
     assert (caught.value.hint or "").startswith("did you mean 'pad'?") and sum(records_read) == SAMPLE
-
-
-def test_the_old_names_of_the_limits_warn(large: tuple[ks.Session, str, list[str]]) -> None:
-    session, topic, _ = large
-    with pytest.warns(DeprecationWarning, match=r"sql\(records=\) is now sql\(topic_limit=\)"):
-        result = session.sql(f'SELECT count(*) FROM "{topic}"', records=1000)  # type: ignore[arg-type]
-    with pytest.warns(PartialResultWarning):
-        assert result.fetchall() == [(1000,)]

@@ -103,13 +103,3 @@ def _ours(path: str) -> frozenset[str]:
             imported = importlib.import_module(str(node.module))
             names |= {alias.asname or alias.name for alias in node.names if inspect.isclass(getattr(imported, alias.name, None))}
     return frozenset(names)
-
-
-def renamed_arguments() -> dict[str, dict[str, str]]:
-    """Old names of arguments that public functions and classes still take, by function."""
-    found = {}
-    for kind, cls in classes().items():
-        for name, member in [(kind, vars(cls).get("__init__")), *((f"{kind}.{name}", member) for name, member in members(cls))]:
-            if names := getattr(member, "__renamed__", None):
-                found[name] = {old: new if isinstance(new, str) else new[0] for old, new in names.items()}
-    return found

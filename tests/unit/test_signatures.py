@@ -18,7 +18,6 @@ OPEN = {
     "Session.sql": "dataframes, by the name that the query has for them",
     "Application.sql": "dataframes, by the name that the query has for them",
     "KStreamsError.__init__": "what an error says of where it happened",
-    "StoreBuilder.with_": "deprecated",
 }
 """Functions whose keyword arguments are an open set of values of any type, and what they are."""
 
@@ -48,3 +47,18 @@ def test_no_public_function_takes_any_keyword_argument() -> None:
 def test_arguments_are_spelled_out(method: str, arguments: set[str]) -> None:
     kind, name = method.split(".")
     assert arguments <= set(inspect.signature(getattr(getattr(dsl, kind), name)).parameters)
+
+
+OTHER_MEANINGS = {
+    "Application.wait": "until= is a condition there",
+    "Admin.__init__": "of every call, set once",
+    "BatchReport.__init__": "seconds is a duration that was measured",
+    "StoreBuilder.__init__": "a description with the figures that the engine reads; `Stores` makes one of ms or timedeltas",
+}
+
+
+def test_one_name_for_one_meaning() -> None:
+    """`timeout`, `start`, `end`, `dry_run`, `retention` and `history` have no second name (docs/building.md)."""
+    others = {"seconds", "since", "until", "confirm", "retention_ms", "history_ms"}
+    own = [name for name, function in functions().items() if others & set(inspect.signature(function).parameters)]
+    assert [name for name in own if name not in OTHER_MEANINGS] == []

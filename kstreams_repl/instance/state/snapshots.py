@@ -75,24 +75,6 @@ class Manifest:
         return made
 
 
-def take_snapshot(environment: Any, directory: SnapshotDirectory, application_id: str, task: str, work: Path) -> Manifest:
-    """Copy an environment as of its last commit and publish it.
-
-    Args:
-        environment: an open LMDB environment; another thread may continue to commit to it.
-        work: a directory on this host's disk for the temporary copy.
-
-    Returns:
-        Its manifest, published.
-    """
-    copy = work / f"snapshot-{uuid.uuid4().hex[:8]}"
-    try:
-        environment.copy_to(str(copy))
-        return publish_copy(copy, directory, application_id, task)
-    finally:
-        shutil.rmtree(copy, ignore_errors=True)
-
-
 def publish_copy(copy: Path, directory: SnapshotDirectory, application_id: str, task: str) -> Manifest:
     """Upload a copied environment, then its manifest."""
     from kstreams_repl.stores.engine.lmdb import LmdbEnvironment

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.call_checks import checked_calls
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.deprecation import renamed
 from kstreams_repl.display.mimebundle import mimebundle, text_of
 from kstreams_repl.errors import DeployError, KStreamsError
 from kstreams_repl.session.application import edit as plan_edits
@@ -349,7 +348,6 @@ class Application(ApplicationView):
             self._starting.wait()
         self._run(self._deployment.abandon)
 
-    @renamed(seconds="timeout")
     def wait(self, timeout: float | None = None, *, until: Callable[[Application], bool] | None = None) -> bool:
         """Wait until a condition holds. Without one, wait until everything on its topics is processed and committed.
 

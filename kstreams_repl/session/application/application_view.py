@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, cast, overload
 
 from kstreams_repl.call_checks import checked_calls
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.deprecation import renamed
 from kstreams_repl.display.picture import Picture, picture_of
 from kstreams_repl.display.retries import Retries
 from kstreams_repl.errors import KStreamsError, TaskMigratedError
@@ -351,7 +350,6 @@ class ApplicationView(QueryView):
         """
         return {builder.name: StoreView(self, builder) for builder in all_stores(self)}
 
-    @renamed(records="topic_limit", rows="store_limit", since="start", until="end")
     def sql(
         self,
         query: str,
@@ -374,7 +372,6 @@ class ApplicationView(QueryView):
             self.client, self._applications, query, frames=frames, topic_limit=topic_limit, store_limit=store_limit, start=start, end=end
         )
 
-    @renamed(seconds="timeout")
     def peek(self, node: Any, n: int = 10, *, timeout: float = 5.0) -> Records:
         """Return the next `n` values that a node forwards (a sink: receives), from the running tasks.
 
@@ -400,7 +397,6 @@ class ApplicationView(QueryView):
             return sampled_values(self.client, self.topology, name, n, timeout, config)
         return live_peek(run, name, n, timeout)
 
-    @renamed(seconds="timeout")
     def tail(self, node: Any, *, timeout: float | None = None) -> Iterator[ReadRecord]:
         """Yield the values at a node of the running application as they pass, for `timeout` seconds (None: without limit).
 

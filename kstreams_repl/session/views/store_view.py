@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from kstreams_repl.deprecation import renamed
 from kstreams_repl.display.picture import store_detail
 from kstreams_repl.errors import InvalidStateStoreError, KStreamsError
 from kstreams_repl.inspection.result import SqlResult
@@ -87,7 +86,6 @@ class StoreView:
         decoded = Codec(builder.value_serde, timestamped=stamped).decode(row)
         return decoded[0] if stamped else decoded
 
-    @renamed(rows="store_limit")
     def rows(self, columns: str = "*", *, store_limit: int | None = None) -> SqlResult:
         """Return its rows as a query result.
 

@@ -22,8 +22,9 @@ from kstreams_repl.instance.state.snapshot_directory import (
     shown_address,
     snapshot_directory,
 )
-from kstreams_repl.instance.state.snapshots import Snapshotter, fetch_snapshot, manifests, prune, take_snapshot
+from kstreams_repl.instance.state.snapshots import Snapshotter, fetch_snapshot, manifests, prune
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
+from tests.unit.instance.snapshot_copies import take_snapshot
 
 fsspec = pytest.importorskip("fsspec")
 

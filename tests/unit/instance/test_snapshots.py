@@ -20,13 +20,13 @@ from kstreams_repl.instance.state.snapshots import (
     fetch_snapshot,
     manifests,
     prune,
-    take_snapshot,
     why_refused,
 )
 from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
 from kstreams_repl.stores.engine.snapshot import LmdbSnapshot
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 from kstreams_repl.types import TaskId, TopicPartition
+from tests.unit.instance.snapshot_copies import take_snapshot
 
 AT = TopicPartition("app-s-changelog", 0)
 LOG = Changelog(TaskId(0, 0), StoreBuilder("s", StoreKind.KEY_VALUE), AT)
