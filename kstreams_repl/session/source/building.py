@@ -65,12 +65,12 @@ class Building:
         self._namespace = namespace
         self._definitions = definitions
         self._builders = builders
-        self._read: set[int] = set()
+        self.seen: set[int] = set()
 
     def refusal(self, node: ast.AST) -> str | None:
         """Return what the code does besides building, in words; None if nothing is known."""
-        self._read = set()
-        return next(self._refused(node, {}), None)
+        self.seen = set()
+        return next(self.refused(node, {}), None)
 
     def builds(self, node: ast.AST) -> bool:
         """Return whether a statement calls a method of a builder, stream or table, whatever else it does."""
@@ -96,26 +96,26 @@ class Building:
 
     # ---- code that runs
 
-    def _refused(self, node: ast.AST, local: dict[str, Any]) -> Iterator[str]:
+    def refused(self, node: ast.AST, local: dict[str, Any]) -> Iterator[str]:
         if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             for decorator in node.decorator_list:
-                yield from self._refused(decorator, local)
+                yield from self.refused(decorator, local)
                 if not isinstance(decorator, ast.Call):
                     yield from self._called(decorator, [], local)
             if isinstance(node, ast.ClassDef):
                 inner = dict(local)
                 for part in (*node.bases, *node.keywords, *node.body):
-                    yield from self._refused(part, inner)
+                    yield from self.refused(part, inner)
             else:
                 for default in (*node.args.defaults, *node.args.kw_defaults):
                     if default is not None:
-                        yield from self._refused(default, local)
+                        yield from self.refused(default, local)
             local[node.name] = node
             return
         if isinstance(node, ast.Lambda):
             for default in (*node.args.defaults, *node.args.kw_defaults):
                 if default is not None:
-                    yield from self._refused(default, local)
+                    yield from self.refused(default, local)
             return
         if isinstance(node, ast.Await | ast.AsyncFor | ast.AsyncWith):
             yield "awaits"
@@ -135,7 +135,7 @@ class Building:
             if isinstance(changed, types.ModuleType) or not self._is_plain(changed):
                 yield f"changes {spelled(node.value)}"
         for child in ast.iter_child_nodes(node):
-            yield from self._refused(child, local)
+            yield from self.refused(child, local)
         if isinstance(node, ast.Call):
             yield from self._called(node.func, [*node.args, *(keyword.value for keyword in node.keywords)], local, node)
         if isinstance(node, ast.Assign) and local.get("") is not None:  # in a function: its locals
@@ -159,7 +159,7 @@ class Building:
             return  # functions given to a stream run on the workers
         for argument in given:  # `map`, `sorted(key=…)` and the like call them
             value = self._value(argument, local)
-            if isinstance(value, Definition | types.FunctionType) and not self._runs(value, None, local):
+            if isinstance(value, Definition | types.FunctionType) and not self.runs(value, None, local):
                 yield f"calls {spelled(argument)}"
 
     def _allows(self, function: ast.expr, local: dict[str, Any], call: ast.Call | None) -> bool:
@@ -184,7 +184,7 @@ class Building:
 
     def _callable(self, thing: Any, call: ast.Call | None, local: dict[str, Any]) -> bool:
         if isinstance(thing, Definition):
-            return self._runs(thing, call, local)
+            return self.runs(thing, call, local)
         if isinstance(thing, _Unknown) or not callable(thing):
             return False
         root, name = _root(thing), str(getattr(thing, "__name__", ""))
@@ -195,17 +195,17 @@ class Building:
         if _is_building(thing) or root in _PLAIN or root == "pathlib":
             return True
         if isinstance(thing, types.FunctionType):
-            return is_users(thing.__module__) and self._runs(thing, call, local)
+            return is_users(thing.__module__) and self.runs(thing, call, local)
         if isinstance(thing, type) and is_users(thing.__module__):
             own = [vars(kind).get(method) for kind in thing.__mro__ if is_users(kind.__module__) for method in _RUN_AT_CALLS]
-            return all(self._runs(method, None, local) for method in own if isinstance(method, types.FunctionType))
+            return all(self.runs(method, None, local) for method in own if isinstance(method, types.FunctionType))
         return False
 
-    def _runs(self, thing: Any, call: ast.Call | None, local: dict[str, Any]) -> bool:
+    def runs(self, thing: Any, call: ast.Call | None, local: dict[str, Any]) -> bool:
         """Return whether a function of the user's only builds when it is called."""
-        if id(thing) in self._read:
+        if id(thing) in self.seen:
             return True
-        self._read.add(id(thing))
+        self.seen.add(id(thing))
         judge: Building = self
         if isinstance(thing, types.FunctionType):
             if thing.__code__.co_filename.startswith("<string>"):  # written by `dataclass`
@@ -215,11 +215,11 @@ class Building:
                 return False
             closed = inspect.getclosurevars(thing).nonlocals
             judge = Building({**thing.__globals__, **closed}, {}, self._builders)
-            judge._read = self._read
+            judge.seen = self.seen
             thing = definition
         if isinstance(thing, ast.ClassDef):
             methods = [item for item in thing.body if isinstance(item, FUNCTIONS) and item.name in _RUN_AT_CALLS]
-            return all(judge._runs(method, None, local) for method in methods)
+            return all(judge.runs(method, None, local) for method in methods)
         names = [argument.arg for argument in (*thing.args.posonlyargs, *thing.args.args, *thing.args.kwonlyargs)]
         names += [argument.arg for argument in (thing.args.vararg, thing.args.kwarg) if argument is not None]
         inner: dict[str, Any] = {**dict.fromkeys(names, _UNKNOWN), "": True}
@@ -227,7 +227,7 @@ class Building:
             inner |= {name: self._value(argument, local) for name, argument in zip(names, call.args, strict=False)}
             inner |= {word.arg: self._value(word.value, local) for word in call.keywords if word.arg is not None}
         body = [thing.body] if isinstance(thing, ast.Lambda) else thing.body
-        return all(next(judge._refused(item, inner), None) is None for item in body)
+        return all(next(judge.refused(item, inner), None) is None for item in body)
 
     # ---- values
 

@@ -60,7 +60,7 @@ class _Scope(ast.NodeVisitor):
         self.binds: set[str] = set()
         self.bound: set[str] = set(bound)
         self.changes: set[str] = set()
-        self._walrus: set[str] | None = None
+        self.walrus: set[str] | None = None
         self._annotations = annotations
         self._of_class = of_class
 
@@ -75,7 +75,7 @@ class _Scope(ast.NodeVisitor):
         self.binds.add(name)
         self.bound.add(name)
 
-    def _all(self, nodes: Iterable[ast.AST | None]) -> None:
+    def visit_all(self, nodes: Iterable[ast.AST | None]) -> None:
         for node in nodes:
             if node is not None:
                 self.visit(node)
@@ -101,22 +101,22 @@ class _Scope(ast.NodeVisitor):
     def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
         self.visit(node.value)
         self._bind(node.target.id)
-        if self._walrus is not None:
-            self._walrus.add(node.target.id)
+        if self.walrus is not None:
+            self.walrus.add(node.target.id)
 
     def visit_Assign(self, node: ast.Assign) -> None:
-        self._all([node.value, *node.targets])
+        self.visit_all([node.value, *node.targets])
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         if isinstance(node.target, ast.Name):
             self._read([node.target.id])
-        self._all([node.value, node.target])
+        self.visit_all([node.value, node.target])
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         if self._annotations:
             self.visit(node.annotation)
         if node.value is not None:
-            self._all([node.value, node.target])
+            self.visit_all([node.value, node.target])
         elif not isinstance(node.target, ast.Name):
             self.visit(node.target)
 
@@ -134,7 +134,7 @@ class _Scope(ast.NodeVisitor):
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
         self._changed(node)
-        self._all([node.value, node.slice])
+        self.visit_all([node.value, node.slice])
 
     def visit_Call(self, node: ast.Call) -> None:
         if isinstance(node.func, ast.Attribute) and node.func.attr in IN_PLACE:
@@ -161,15 +161,15 @@ class _Scope(ast.NodeVisitor):
         ends: list[set[str]] = []
         for body in bodies:
             with self._branch(ends):
-                self._all(body)
+                self.visit_all(body)
         self.bound |= set.intersection(*ends)
 
     def visit_For(self, node: ast.For | ast.AsyncFor) -> None:
-        self._all([node.iter, node.target])  # a loop that binds its name no time is not expected here
+        self.visit_all([node.iter, node.target])  # a loop that binds its name no time is not expected here
         with self._branch([]):
-            self._all(node.body)
+            self.visit_all(node.body)
         with self._branch([]):
-            self._all(node.orelse)
+            self.visit_all(node.orelse)
 
     visit_AsyncFor = visit_For
 
@@ -177,12 +177,12 @@ class _Scope(ast.NodeVisitor):
         self.visit(node.test)
         for body in (node.body, node.orelse):
             with self._branch([]):
-                self._all(body)
+                self.visit_all(body)
 
     def visit_With(self, node: ast.With | ast.AsyncWith) -> None:
         for item in node.items:
-            self._all([item.context_expr, item.optional_vars])
-        self._all(node.body)
+            self.visit_all([item.context_expr, item.optional_vars])
+        self.visit_all(node.body)
 
     visit_AsyncWith = visit_With
 
@@ -195,19 +195,19 @@ class _Scope(ast.NodeVisitor):
     def _try(self, node: ast.Try | ast.TryStar) -> None:
         ends: list[set[str]] = []
         with self._branch(ends):
-            self._all([*node.body, *node.orelse])
+            self.visit_all([*node.body, *node.orelse])
         for handler in node.handlers:
             with self._branch(ends):
-                self._all([handler.type])
+                self.visit_all([handler.type])
                 known = handler.name in self.binds
                 if handler.name:
                     self._bind(handler.name)
-                self._all(handler.body)
+                self.visit_all(handler.body)
                 self.bound.discard(handler.name or "")
                 if not known:
                     self.binds.discard(handler.name or "")
         with self._branch([]):
-            self._all(node.finalbody)
+            self.visit_all(node.finalbody)
             final = self.bound
         self.bound |= set.intersection(*ends) | (final - self.bound)
 
@@ -215,7 +215,7 @@ class _Scope(ast.NodeVisitor):
         self.visit(node.subject)
         for case in node.cases:
             with self._branch([]):
-                self._all([case.pattern, case.guard, *case.body])
+                self.visit_all([case.pattern, case.guard, *case.body])
 
     def _pattern(self, node: ast.MatchAs | ast.MatchStar | ast.MatchMapping) -> None:
         self.generic_visit(node)
@@ -228,10 +228,10 @@ class _Scope(ast.NodeVisitor):
     # ---- scopes
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-        self._all(node.decorator_list)
+        self.visit_all(node.decorator_list)
         self._defaults(node.args)
         if self._annotations:
-            self._all([*(argument.annotation for argument in _arguments(node.args)), node.returns])
+            self.visit_all([*(argument.annotation for argument in _arguments(node.args)), node.returns])
         self._bind(node.name)
         self._read_later(_free(node.args, node.body, annotations=self._annotations))
 
@@ -242,31 +242,31 @@ class _Scope(ast.NodeVisitor):
         self._read_later(_free(node.args, [node.body], annotations=self._annotations))
 
     def _defaults(self, arguments: ast.arguments) -> None:
-        self._all([*arguments.defaults, *arguments.kw_defaults])
+        self.visit_all([*arguments.defaults, *arguments.kw_defaults])
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        self._all([*node.decorator_list, *node.bases, *(keyword.value for keyword in node.keywords)])
+        self.visit_all([*node.decorator_list, *node.bases, *(keyword.value for keyword in node.keywords)])
         inner = _Scope(annotations=self._annotations, of_class=True)
-        inner._all(node.body)
+        inner.visit_all(node.body)
         self._read(inner.reads)
         self._bind(node.name)
 
     def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> None:
         inner = _Scope(self.bound, annotations=self._annotations)
-        inner._walrus = set()
+        inner.walrus = set()
         for number, generator in enumerate(node.generators):
             if number == 0:
                 self.visit(generator.iter)
             else:
                 inner.visit(generator.iter)
-            inner._all([generator.target, *generator.ifs])
-        inner._all([node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt])
+            inner.visit_all([generator.target, *generator.ifs])
+        inner.visit_all([node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt])
         self._read(inner.reads)
         self.changes |= inner.changes - inner.binds
-        for name in inner._walrus:
+        for name in inner.walrus:
             self._bind(name)
-            if self._walrus is not None:
-                self._walrus.add(name)
+            if self.walrus is not None:
+                self.walrus.add(name)
 
     visit_ListComp = visit_SetComp = visit_GeneratorExp = visit_DictComp = _comprehension
 
@@ -279,7 +279,7 @@ def _free(given: ast.arguments, body: Iterable[ast.AST], *, annotations: bool) -
     """Return the names of outer scopes that a function reads, or declares global."""
     body = list(body)
     inner = _Scope((argument.arg for argument in _arguments(given)), annotations=annotations)
-    inner._all(body)
+    inner.visit_all(body)
     outer = {name for item in body for found in _own(item) if isinstance(found, ast.Global | ast.Nonlocal) for name in found.names}
     handled = {found.name for item in body for found in _own(item) if isinstance(found, ast.ExceptHandler) and found.name}
     return (inner.reads - (inner.binds - outer) - (handled - outer)) | outer
