@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import cache
 from html.parser import HTMLParser
-from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from kstreams_repl.demo import data
@@ -96,15 +96,17 @@ def about(text: str, number: float) -> bool:
 
 
 @cache
-def files() -> dict[str, Path]:
-    import tempfile
-
-    return data.source_files(Path(tempfile.mkdtemp(prefix="flights-")))
+def source() -> tuple[list[data.Row], dict[str, str], dict[str, Path]]:
+    """Return the rows of all flights, the airlines' names, and the files of the package."""
+    with TemporaryDirectory() as folder:
+        files = data.source_files(Path(folder))
+        names = {key.decode(): json.loads(value)["name"] for key, value, _ in data.airlines(files)}
+        return list(data.flights(files)), names, files
 
 
 def flights(n: int | None = None) -> list[tuple[str, dict[str, Any], int]]:
     """Return carrier, flight and time of the first `n` flights."""
-    return [(key.decode(), json.loads(value), at) for key, value, at in islice(data.flights(files()), n)]
+    return [(key.decode(), json.loads(value), at) for key, value, at in source()[0][:n]]
 
 
 def departed(n: int | None = None) -> list[tuple[str, dict[str, Any], int]]:
@@ -112,7 +114,7 @@ def departed(n: int | None = None) -> list[tuple[str, dict[str, Any], int]]:
 
 
 def airlines() -> dict[str, str]:
-    return {key.decode(): json.loads(value)["name"] for key, value, _ in data.airlines(files())}
+    return source()[1]
 
 
 def ms(text: str) -> int:
@@ -167,7 +169,7 @@ def windows_and_joins(shown: Displayed) -> None:
             running[plane] = begin, at
             sessions[plane, begin] = sessions.get((plane, begin), 0) + 1
     top((((row[0], ms(row[2])), int(row[1])) for row in shown.table('FROM "days-at-work"')), sessions, 5)
-    planes = pandas.read_csv(files()["planes"]).set_index("tailnum")
+    planes = pandas.read_csv(source()[2]["planes"]).set_index("tailnum")
     flown, seats = Counter[str](), Counter[str]()
     for _, flight, _ in rows:
         if (plane := flight["tailnum"]) is not None:
@@ -178,7 +180,7 @@ def windows_and_joins(shown: Displayed) -> None:
     makers = shown.table('FROM "seats-by-maker"')
     top(((row[0], int(row[1])) for row in makers), flown, 5)
     assert all(abs(float(row[2]) - seats[row[0]] / flown[row[0]]) <= 0.5 for row in makers)
-    weather = pandas.read_csv(files()["weather"], usecols=["origin", "time_hour", "temp", "wind_speed", "visib"]).dropna()
+    weather = pandas.read_csv(source()[2]["weather"], usecols=["origin", "time_hour", "temp", "wind_speed", "visib"]).dropna()
     observed = {(row.origin, ms(row.time_hour)): row.visib for row in weather[weather["time_hour"] < "2013-02-01"].itertuples()}
     delays: dict[str, list[int]] = {}
     for _, flight, at in rows:
