@@ -202,6 +202,36 @@ def test_versions_and_program_outlive_the_kernel(session: ks.Session, name: str,
         assert [version.number for version in again.versions] == [1, 2, 3]
 
 
+W12 = """
+session.produce(topic, [(f"k{j}", f"v{j}") for j in range(3)], key_serde="string", value_serde="string")
+builder = ks.StreamsBuilder()
+q = builder.stream(topic, key_serde="string", value_serde="string")
+for j in range(2):
+    q = q.map_values(lambda v, j=j: f"{v}{j}")
+q.to(topic + "-out", key_serde="string", value_serde="string")
+app = session.deploy(builder, name, create_topics=True)
+"""
+
+
+def test_an_attach_produces_nothing_again(session: ks.Session, name: str, broker: Any, tmp_path: Path) -> None:
+    """The cell's `session.produce` ran again in the attach, and the data were doubled."""
+    topic, file = f"{name}-in", tmp_path / "cells.py"
+    file.write_text(W12)
+    space = {"__name__": "__main__", "ks": ks, "session": session, "topic": topic, "name": name}
+    exec(compile(W12, str(file), "exec"), space)
+    app: Any = space["app"]
+    assert app.wait(120)
+    app.stop()
+    with ks.Session(ClientSettings(broker.bootstrap_servers), directory=SessionDirectory(tmp_path)) as other:
+        again = other.attach(name)
+        again.resume()
+        assert again.wait(120)
+        assert len(other.read(topic, None)) == 3
+        found = {record.key: record.value for record in other.read(f"{topic}-out", None, key_serde="string", value_serde="string")}
+        assert found == {f"k{j}": f"v{j}01" for j in range(3)}
+        again.stop()
+
+
 @pytest.mark.slow  # tests/spark/test_deployment.py and test_failed_record.py have the fast ones
 def test_an_error_of_the_users_function_names_its_node_and_line(session: ks.Session, name: str) -> None:
     topic = f"{name}-in"
