@@ -445,7 +445,7 @@ class Session(TopicAccess):
         broker_ended = broker is not None and broker.has_ended
         running = [app for app in self._applications.values() if not app.detached and app.status not in ("created", "stopped")]
         steps: list[Any] = [app.abandon if broker_ended else app.stop for app in running]
-        steps += [] if broker_ended else [app._counts_reader.settle for app in self._applications.values() if app.status != "created"]
+        steps += [] if broker_ended else [app.counts_reader.settle for app in self._applications.values() if app.status != "created"]
         spark_steps = self.client.spark.closing_steps()
         steps += spark_steps if broker is None else [meanwhile(spark_steps, broker.stop)]
         end_all([*steps, self.client.directory.close, self.client.close])

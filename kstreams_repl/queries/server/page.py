@@ -1,6 +1,6 @@
 """The server's page: the live picture of the application, from the same front end as JupyterLab's panel. It only shows; it has no actions.
 
-The picture's state is built from the instances' reports at most twice a second, however many browsers look.
+The picture's state is built from the instances' reports at most twice a second, however many browsers show it.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class Page:
     """The state of the picture.
 
     Args:
-        look: returns the picture with its present marks, and the line above it.
+        read_picture: returns the picture with its present marks, and the line above it.
     """
 
-    def __init__(self, plan: ApplicationPlan, discovery: Discovery, look: Callable[[], tuple[Picture, str]]) -> None:
+    def __init__(self, plan: ApplicationPlan, discovery: Discovery, read_picture: Callable[[], tuple[Picture, str]]) -> None:
         self._plan = plan
         self._discovery = discovery
-        self._look = look
+        self._read_picture = read_picture
         self._made: dict[View, tuple[float, dict[str, Any]]] = {}
         self._rooms: dict[View, Room] = {}
         self._beat = 0
@@ -62,7 +62,7 @@ class Page:
         return state
 
     def _state(self, view: View) -> dict[str, Any]:
-        whole, note = self._look()
+        whole, note = self._read_picture()
         picture = simplified(whole, view)
         room = self._rooms[view] = room_for(picture, self._rooms.get(view, {}))
         self._beat += 1

@@ -77,7 +77,7 @@ class Application(ApplicationView):
         self.client = client
         self.definition = definition
         """The builder, stream, table or topology it was deployed or edited with: `changes` compares with it."""
-        self._counts_reader = CountsReader(self, self._instances)
+        self.counts_reader = CountsReader(self, self._instances)
         self.stale: frozenset[str] = frozenset()
         """Nodes that a notebook cell has changed since the last deploy or edit; they still run the earlier code."""
         self.running_code = whole_code(topology)
@@ -493,6 +493,6 @@ class Application(ApplicationView):
         self.client.ensure_own()
         work = Work(self._control, call, name=f"control-{self.name}")
         work.wait()
-        self._counts_reader.forget()
+        self.counts_reader.forget()
         if work.error is not None:
             raise work.error

@@ -72,7 +72,7 @@ class ApplicationView(QueryView):
     """Whether it was attached and executors of a cluster had claimed its instances: another kernel may drive it."""
     _starting: Work | None
     _start_error: BaseException | None
-    _counts_reader: CountsReader
+    counts_reader: CountsReader
 
     @property
     def versions(self) -> list[Version]:
@@ -211,7 +211,7 @@ class ApplicationView(QueryView):
             >>> app.counts.records, app.counts.lag
             (5, 0)
         """
-        return self._counts_reader.read()
+        return self.counts_reader.read()
 
     @property
     def batch_report(self) -> BatchReport | None:

@@ -44,7 +44,7 @@ class ServedApplication:
         self._follower = follower
         self._files = Path(plan.control_directory) if in_files else None
         app: Any = self
-        self._counts_reader = CountsReader(app, lambda: 1 if follower.state.desired is None else follower.state.desired.instances)
+        self.counts_reader = CountsReader(app, lambda: 1 if follower.state.desired is None else follower.state.desired.instances)
 
     @property
     def status(self) -> ApplicationState:
@@ -68,7 +68,7 @@ class ServedApplication:
 
     @property
     def counts(self) -> Counts:
-        return self._counts_reader.read()
+        return self.counts_reader.read()
 
     def picture(self) -> tuple[Picture, str]:
         """Return the picture, and one line: name, status, instances, numbers."""
