@@ -26,6 +26,7 @@ class RunProgress:
         partitions: number of all input partitions.
         waiting: records in asynchronous nodes, by task that has any.
         open_windows: tasks that are to close their windows at the end of the run, and have not.
+        intermediate: the input partitions that the application writes itself.
         unwritten: commits with rows that their tables do not have, by task that has any.
     """
 
@@ -34,6 +35,7 @@ class RunProgress:
     waiting: Mapping[TaskId, int] = field(default_factory=dict)
     open_windows: Set[TaskId] = frozenset()
     unwritten: Mapping[TaskId, int] = field(default_factory=dict)
+    intermediate: Set[TopicPartition] = frozenset()
 
     @property
     def is_processed(self) -> bool:
@@ -54,6 +56,11 @@ class RunProgress:
     def offsets_left(self) -> int:
         """Offsets to go, over all partitions."""
         return sum(self.left.values())
+
+    @property
+    def input_left(self) -> int:
+        """Offsets to go of the input alone: intermediate topics grow while the run goes on."""
+        return sum(offsets for at, offsets in self.left.items() if at not in self.intermediate)
 
 
 def progress_of(
@@ -77,7 +84,7 @@ def progress_of(
     """
     wanted = {**stops, **ends}
     left = {at: max(1, to - committed.get(at, 0)) for at, to in wanted.items() if committed.get(at, -1) < to}
-    return RunProgress(left, len(wanted), waiting or {})
+    return RunProgress(left, len(wanted), waiting or {}, intermediate=ends.keys())
 
 
 def progress_since(admin: Admin, plan: ApplicationPlan, committed: Mapping[TopicPartition, CommittedOffset]) -> RunProgress:

@@ -107,6 +107,10 @@ def has_work(client: ClusterClient, name: str, topology: Topology, config: Strea
     return config[ON_END] == "close_windows" and closed_tasks(resolved.tasks, committed, last) != resolved.tasks.keys()
 
 
+_MEASURED_SECONDS = 2.0
+"""How long offsets are counted before the time that is left is estimated."""
+
+
 class _Progress:
     """The condition of the wait: the application is at rest. Shows how far it is meanwhile."""
 
@@ -115,6 +119,8 @@ class _Progress:
         self._name = name
         self._began = self._next = time.monotonic()
         self._total: int | None = None
+        self._first: tuple[float, int] | None = None
+        """When offsets were first done, and how many: what was before is the start of the instances."""
         self._partitions = 0
 
     def __call__(self, app: Application) -> bool:
@@ -123,7 +129,7 @@ class _Progress:
         at_rest = app.status in ("stopped", "paused")
         if progress is not None:
             if self._total is None:
-                self._total, self._began, self._next = progress.offsets_left, now, now + self._view.seconds
+                self._total, self._began, self._next = progress.input_left, now, now + self._view.seconds
             elif now >= self._next and not progress.is_complete and not at_rest:
                 self._next = now + self._view.seconds
                 self._show(progress, now)
@@ -133,10 +139,16 @@ class _Progress:
         return at_rest
 
     def _show(self, progress: RunProgress, now: float) -> None:
-        total = self._total = max(self._total or 0, progress.offsets_left)
-        done = total - progress.offsets_left
+        total = self._total = max(self._total or 0, progress.input_left)
+        done = total - progress.input_left
         rate = done / max(now - self._began, 0.001)
-        left = f", {progress.offsets_left / rate:.0f} s left" if rate and progress.offsets_left else ""
+        if self._first is None and done:
+            self._first = now, done
+        began, before = self._first or (now, done)
+        lately = (done - before) / (now - began) if now - began >= _MEASURED_SECONDS else 0.0
+        left = f", {progress.input_left / lately:.0f} s left" if lately and progress.input_left else ""
+        if between := progress.offsets_left - progress.input_left:
+            left += f", {between:,} to go on the application's own topics"
         if progress.waiting:
             left += f", {sum(progress.waiting.values()):,} records wait for calls"
         if progress.unwritten and progress.is_processed:

@@ -10,7 +10,7 @@ from kstreams_repl.operators.stream_async import StreamAsync
 from kstreams_repl.session.application.read_only import ReadOnlyApplication
 from kstreams_repl.session.topics.source_serdes import filled_in_serdes
 from kstreams_repl.session.views.calls_view import call_lines, slow_lines
-from kstreams_repl.session.views.record_counts import LATE, Counts, NodeRate, late_text, source_lag, waiting_text
+from kstreams_repl.session.views.record_counts import LATE, Counts, NodeRate, dropped_text, late_text, source_lag, waiting_text
 from kstreams_repl.session.views.silent_nodes import silent_nodes
 from kstreams_repl.session.views.sql_catalog import all_stores
 from kstreams_repl.session.views.store_reader import count_rows
@@ -79,10 +79,13 @@ def summary_of(app: ReadOnlyApplication) -> str:
 
 
 def numbers_of(app: ReadOnlyApplication, counts: Counts) -> str:
-    """Return the counts as text for the end of a list: input records, lag, records that wait, a silent node."""
+    """Return the counts as text for the end of a list: input records, lag, records that wait or were dropped, a silent node.
+
+    Of a failed application they are the committed ones: under at least once, outputs of the commit that failed may be on its topics.
+    """
     lag = f"{counts.lag:,}" if counts.lag >= 0 else "unknown"
     numbers = f", {counts.records:,} {plural('record', counts.records)}{_of_version(app, counts)}"
-    numbers += f", lag {lag}{waiting_text(counts.waiting)}"
+    numbers += f"{' committed' if app.status == 'failed' else ''}, lag {lag}{waiting_text(counts.waiting)}{dropped_text(counts)}"
     if nothing_passes := [*silent(app, counts)]:
         more = f" and {len(nothing_passes) - 1:,} more" if len(nothing_passes) > 1 else ""
         numbers += f", ∅ nothing passes {one_line(nothing_passes[0], limit=60)}{more}"

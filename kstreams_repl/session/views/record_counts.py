@@ -75,6 +75,21 @@ class Counts(Frames):
         """Records behind, over all topics; -1 while unknown."""
         return total_lag(self.lags.values())
 
+    @property
+    def dropped(self) -> dict[str, int]:
+        """Records that its nodes dropped, by reason: late ones, ones that could not be read or processed, null keys.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> ks.Counts({"hourly": ks.NodeRate(9, 2, dropped={"expired window": 7})}).dropped
+            {'expired window': 7}
+        """
+        found: dict[str, int] = {}
+        for rate in self.nodes.values():
+            for reason, number in rate.dropped.items():
+                found[reason] = found.get(reason, 0) + number
+        return found
+
     def table(self) -> Table:
         """Return one row for each node: records taken and forwarded, records per second, records dropped.
 
@@ -87,7 +102,7 @@ class Counts(Frames):
             (name, rate.records, rate.given, round(rate.per_second, 1), sum(rate.dropped.values())) for name, rate in self.nodes.items()
         ]
         behind = "lag unknown" if self.lag < 0 else f"{self.lag:,} behind"
-        first = f"{self.records:,} records of the input, {behind}{waiting_text(self.waiting)}"
+        first = f"{self.records:,} records of the input, {behind}{waiting_text(self.waiting)}{dropped_text(self)}"
         note = "\n".join([first, *late_lines(self)])
         return Table.of(("node", "records", "given", "records/s", "dropped"), rows, note=note)
 
@@ -117,6 +132,13 @@ def late_lines(counts: Counts, nodes: Iterable[str] | None = None) -> list[str]:
 def waiting_text(waiting: int) -> str:
     """Return how many records wait in asynchronous nodes, for the end of a list; empty if none does."""
     return f", {waiting:,} waiting for calls" if waiting else ""
+
+
+def dropped_text(counts: Counts) -> str:
+    """Return how many records were dropped, by reason, for the end of a list; empty if none was."""
+    late = sum(number for reason, number in counts.dropped.items() if reason in LATE)
+    others = "".join(f", {number:,} dropped: {reason}" for reason, number in counts.dropped.items() if reason not in LATE)
+    return others + (f", {late:,} late" if late else "")
 
 
 class Rates:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,11 +11,13 @@ import pytest
 from kernel_ext import progress_bar
 from kernel_ext.progress_bar import ProgressBar
 from kstreams_repl.batch.completion import RunProgress
+from kstreams_repl.session.application import batch_run
 from kstreams_repl.session.application.batch_run import _Progress
 from kstreams_repl.session.progress_messages import default_report, progress_view, report_to, to_stderr
 from kstreams_repl.types import TopicPartition
 
 A, B = TopicPartition("flights", 0), TopicPartition("flights", 1)
+BETWEEN = TopicPartition("daily-by-origin-repartition", 0)
 
 
 class Output:
@@ -34,14 +37,21 @@ class Output:
         self.shown.append(bar._repr_mimebundle_())
 
 
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two seconds pass between two looks."""
+    seconds = itertools.count(100.0, 2.0)
+    monkeypatch.setattr(batch_run.time, "monotonic", lambda: next(seconds))
+
+
 def run(view: Any, *, stopped: bool) -> None:
-    """Show a run of three checks, as `wait_until` makes them."""
+    """Show a run of four checks, as `wait_until` makes them."""
     view.seconds = 0.0
     progress = _Progress(view, "daily <b>")
     app = SimpleNamespace(status="running", batch_progress=None)
     assert not progress(app)  # type: ignore[arg-type]
-    for left in ({A: 60, B: 40}, {A: 50}):
-        app.batch_progress = RunProgress(left, 2)
+    for left in ({A: 60, B: 40}, {A: 60, B: 20, BETWEEN: 7}, {A: 50}):
+        app.batch_progress = RunProgress(left, 2, intermediate=frozenset({BETWEEN}))
         assert not progress(app)  # type: ignore[arg-type]
     app.status = "stopped" if stopped else "paused"
     assert progress(app)  # type: ignore[arg-type]
@@ -52,7 +62,11 @@ def test_one_display_is_updated_up_to_the_end(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(progress_bar, "display", output.display)
     run(ProgressBar(), stopped=True)
     assert output.displays == 1
-    middle, last = output.shown
+    early, middle, last = output.shown
+    # what the application writes itself is no input; the time that is left is known once offsets have been counted for a while
+    assert early["text/plain"].startswith("daily <b>: 20 of 100 offsets, ") and " s left" not in early["text/plain"]
+    assert early["text/plain"].endswith(", 7 to go on the application's own topics")
+    assert middle["text/plain"].endswith(", 3 s left"), "30 offsets in the last 2 s"
     assert middle["text/plain"].startswith("daily <b>: 50 of 100 offsets, ") and "1 of 2 partitions done, " in middle["text/plain"]
     assert middle["text/plain"].endswith(" s left") and "daily &lt;b&gt;" in middle["text/html"]
     assert '<progress value="50" max="100"' in middle["text/html"] and '<progress value="100" max="100"' in last["text/html"]
@@ -63,7 +77,7 @@ def test_a_run_that_is_paused_is_not_shown_as_done(monkeypatch: pytest.MonkeyPat
     output = Output()
     monkeypatch.setattr(progress_bar, "display", output.display)
     run(ProgressBar(), stopped=False)
-    assert [bundle["text/plain"].split(" offsets")[0] for bundle in output.shown] == ["daily <b>: 50 of 100"]
+    assert [bundle["text/plain"].split(" offsets")[0] for bundle in output.shown] == ["daily <b>: 20 of 100", "daily <b>: 50 of 100"]
 
 
 def test_a_session_with_a_reporter_of_its_own_gets_lines_without_the_last() -> None:
@@ -74,4 +88,4 @@ def test_a_session_with_a_reporter_of_its_own_gets_lines_without_the_last() -> N
         assert isinstance(progress_view(default_report), ProgressBar)
     finally:
         report_to(to_stderr)
-    assert [line.split(" offsets")[0] for line in lines] == ["daily <b>: 50 of 100"]
+    assert [line.split(" offsets")[0] for line in lines] == ["daily <b>: 20 of 100", "daily <b>: 50 of 100"]

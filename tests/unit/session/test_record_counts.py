@@ -15,7 +15,7 @@ from kstreams_repl.display.picture import picture_of
 from kstreams_repl.kafka.group_admin import CommittedOffset
 from kstreams_repl.runtime.node_counts import NodeCount
 from kstreams_repl.session.views.consumer_lag import Remaining
-from kstreams_repl.session.views.picture_overlay import silent
+from kstreams_repl.session.views.picture_overlay import numbers_of, silent
 from kstreams_repl.session.views.record_counts import Counts, NodeRate, Rates, committed, reported, since
 from kstreams_repl.spark.instance_reports import ApplicationReport, InstanceReport, TaskReport
 from kstreams_repl.types import TopicPartition
@@ -124,3 +124,15 @@ def test_after_the_session_is_closed_the_counts_are_those_of_the_last_commit(tmp
         app.resume()
     cluster.offsets.clear()  # nobody answers any more
     assert (app.counts.records, app.counts.lag) == (5, 0) and "stopped, 5 records, lag 0" in repr(app)
+
+
+def test_dropped_records_are_in_the_text_of_the_application_and_a_failed_one_says_that_its_records_are_committed() -> None:
+    """1,259 of 3,440 were dropped as late, or were in the dead letters, and only the picture said so; 0 records beside 896 outputs."""
+    rates = {"read": NodeRate(9, 9, 0.0, {"deserialization": 1}), "kept": NodeRate(9, 2, 0.0, {"expired window": 4})}
+    counts = Counts({**rates, "key": NodeRate(9, 3, 0.0, {"expired window": 3})}, {"in-0": 0}, 9)
+    assert counts.dropped == {"deserialization": 1, "expired window": 7}
+    app: Any = SimpleNamespace(topology=topology(), status="running", versions=[], counts=counts)
+    assert numbers_of(app, counts) == ", 9 records, lag 0, 1 dropped: deserialization, 7 late"
+    assert "0 behind, 1 dropped: deserialization, 7 late\n" in counts.table().note
+    app.status = "failed"
+    assert numbers_of(app, counts).startswith(", 9 records committed, lag 0, ")

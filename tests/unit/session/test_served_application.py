@@ -46,9 +46,9 @@ def served(tmp_path: Path) -> tuple[ServedApplication, Any]:
 def test_the_page_shows_what_the_notebook_shows(served: tuple[ServedApplication, Any]) -> None:
     """The header took the records since the last take-over (289), and drops and lags were left out."""
     whole, line = served[0].picture()
-    assert line == "app, running, 1 instance, 3,480 records, lag 4, 7 records/s"
+    assert line == "app, running, 1 instance, 3,480 records, lag 4, 577 late, 7 records/s"
     assert whole.marks["node:read"].lines == ("3,480 records", "7 records/s", "lag 4")
-    assert whole.marks["node:kept"].lines == ("3,480 in, 2,903 out", "7 records/s", "577 dropped: expired window")
+    assert whole.marks["node:kept"].lines == ("3,480 in, 2,903 out", "7 records/s", "577 records late")
 
 
 def test_a_paused_application_shows_the_counts_and_the_lag_of_its_commit(served: tuple[ServedApplication, Any]) -> None:
