@@ -21,11 +21,13 @@ class AlignmentRule:
 
     Attributes:
         drift_ms: set by the application; None: it follows from the operators.
+        upstream: the numbers of the rules whose sub-topologies write what these read.
     """
 
     parts: frozenset[int]
     lateness: tuple[Lateness, ...]
     drift_ms: int | None = None
+    upstream: tuple[int, ...] = ()
 
     def limit(self, low: int, *, peers: bool = False) -> int:
         """Return the event time that must not be processed while a record of time `low` may come.
@@ -63,10 +65,15 @@ def alignment_rules(parts: Iterable[Subtopology], config: StreamsConfig) -> tupl
         groups.append(
             (depth[part], {part}.union(*(group[1] for group in met)), goals.union(*(group[2] for group in met)))
         )
-    return tuple(
-        AlignmentRule(frozenset(members), tuple(dict.fromkeys(each for goal in sorted(goals) for each in sensitive[goal])), drift)
-        for _, members, goals in groups
-    )
+    rules = []
+    for _, members, goals in groups:
+        lateness = tuple(dict.fromkeys(each for goal in sorted(goals) for each in sensitive[goal]))
+        read = {topic for part in members for topic in by_id[part].source_topics}
+        upstream = [
+            number for number, (_, others, _) in enumerate(groups) if any(_written(by_id[part]) & read for part in others)
+        ]
+        rules.append(AlignmentRule(frozenset(members), lateness, drift, tuple(upstream)))
+    return tuple(rules)
 
 
 def late_reasons(parts: Iterable[Subtopology], config: StreamsConfig, partitions: Mapping[str, int]) -> dict[str, str]:

@@ -25,6 +25,10 @@ def named(window: Any, count: int) -> tuple[bytes, int]:
     return b"%s@%d" % (window.key, window.start), count
 
 
+def again(key: bytes, value: bytes) -> bytes:
+    return b"h%d" % (int(value) % 5)
+
+
 def in_order(count: int, seed: int, *, begin: int = 0, end: int = DAY) -> list[int]:
     chance = random.Random(seed)
     return sorted(OLD_MS + chance.randrange(begin, end) for _ in range(count))
@@ -48,12 +52,13 @@ def shape(name: str, partitions: int, records: int) -> list[list[int]]:
 class History(Crew):
     """Args:
     times: the timestamps of each partition's records.
+    twice: whether they pass two repartitions.
     """
 
-    def __init__(self, bootstrap: str, directory: Path, times: Sequence[Sequence[int]], *, grace: int = 0, **config: Any) -> None:
+    def __init__(self, bootstrap: str, directory: Path, times: Sequence[Sequence[int]], *, twice: bool = False, **config: Any) -> None:
         super().__init__(bootstrap, directory, keys=1, **config)
-        self.times, self.grace = times, grace
-        self.edited = False
+        self.times = times
+        self.twice, self.edited = twice, False
         self.topic, self.out = f"{self.name}-history", f"{self.name}-hours"
         endless = {"retention.ms": "-1"}
         self.admin.create_topic(self.topic, len(times), configs=endless)
@@ -73,8 +78,11 @@ class History(Crew):
 
     def topology(self) -> Any:
         builder = StreamsBuilder()
-        grouped = builder.stream(self.topic, **BOTH).select_key(group_of).group_by_key(**BOTH)
-        windows = TimeWindows.of_size(HOUR, grace=self.grace)
+        stream = builder.stream(self.topic, **BOTH).select_key(group_of)
+        if self.twice:
+            stream = stream.repartition(name="first", **BOTH).select_key(again)
+        grouped = stream.group_by_key(**BOTH)
+        windows = TimeWindows.of_size(HOUR)
         counts = grouped.windowed_by(windows).count(store="hours", retention=10 * DAY)
         if self.edited:
             counts.to_stream().foreach(lambda window, count: None)
@@ -100,9 +108,10 @@ class History(Crew):
 
     def expected(self) -> dict[bytes, int]:
         """The plain computation over the source."""
+        group = again if self.twice else group_of
         return dict(
             Counter(
-                b"%s@%d" % (group_of(b"k", b"%d" % number), stamp // HOUR * HOUR)
+                b"%s@%d" % (group(b"k", b"%d" % number), stamp // HOUR * HOUR)
                 for stamps in self.times
                 for number, stamp in enumerate(stamps)
             )

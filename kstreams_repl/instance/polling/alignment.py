@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,7 +30,9 @@ from kstreams_repl.types import TaskId, TopicPartition
 UNKNOWN = -1
 _FETCH_SECONDS = 5.0
 _PEER_SECONDS = 10.0
-_TELL_SECONDS = 1.0
+_REPORT_SECONDS = 1.0
+_VISIBLE_SECONDS = 0.2
+"""After so long the client has fetched a committed record of an intermediate topic, and the next poll returns it."""
 _COMMIT_SECONDS = 0.2
 """Longest time between commits while others may wait for this instance."""
 _LIVE_SECONDS = 0.1
@@ -46,7 +49,25 @@ class _Group:
     ignored: set[TopicPartition] = field(default_factory=set)
     """Partitions that were waited for too long."""
     peers_limit: int = NOTHING
+    upstream_low: int = NOTHING
     held_since: float | None = None
+
+
+def _lowest(lows: Sequence[Sequence[int]], number: int) -> int:
+    return min((times[number] for times in lows if number < len(times)), default=NOTHING)
+
+
+def _run(group: _Group, count: int) -> int:
+    done = 0
+    while done < count:
+        for name in sorted(group.lows, key=group.lows.__getitem__):
+            taken = group.tasks[name].process(count)
+            if taken:
+                done += taken
+                break
+        else:
+            break
+    return done
 
 
 class Alignment:
@@ -62,6 +83,8 @@ class Alignment:
         self._slots = slots
         self._peers: PeerTimes | None = None
         self._reported: list[int] | None = None
+        self._seen: deque[tuple[float, Sequence[int]]] = deque()
+        """(monotonic time, lows of all instances by group), from the newest that is old enough on."""
         self._reported_at = self._began = self._met_ends_at = -math.inf
 
     def add(self, task: ActiveTask) -> None:
@@ -77,26 +100,18 @@ class Alignment:
         self._peers = peers if self._slots > 1 else None
         self._reported = None
         self._began = now
+        self._seen.clear()
         self._met_ends_at = -math.inf
         for group in self._groups:
             group.held_since = None
             group.ignored.clear()
-        self.exchange(now, in_flight=False)
+        self.exchange(now, in_flight=False, drained_at=-math.inf)
 
     def run(self, count: int) -> int:
         """Process records of the aligned tasks, those with the oldest record first, until none may go on or at least `count` records
         were processed; return how many were.
         """
-        done = 0
-        while done < count:
-            taken = 0
-            for group in self._groups:
-                for name in sorted(group.lows, key=group.lows.__getitem__):
-                    taken += group.tasks[name].process(count)
-            if not taken:
-                break
-            done += taken
-        return done
+        return sum(_run(group, count) for group in self._groups)
 
     @property
     def groups(self) -> int:
@@ -106,7 +121,7 @@ class Alignment:
     @property
     def is_fetching(self) -> bool:
         """Whether the records of a partition are on their way, which others wait for."""
-        return any(group.fetching for group in self._groups)
+        return any(group.fetching or group.upstream_low != NOTHING for group in self._groups)
 
     @property
     def is_held(self) -> bool:
@@ -114,31 +129,55 @@ class Alignment:
         return any(group.held_since is not None for group in self._groups)
 
     def wants_commit(self, seconds: float) -> bool:
-        """Return whether to commit, `seconds` after the last commit, because other instances may wait for this one."""
-        return self._peers is not None and seconds >= _COMMIT_SECONDS and self._is_behind(time.monotonic())
+        """Return whether to commit, `seconds` after the last commit, because other instances or groups may wait for it."""
+        return self._is_waited_for and seconds >= _COMMIT_SECONDS and self._is_behind(time.monotonic())
 
-    def exchange(self, now: float, *, in_flight: bool) -> None:
+    def exchange(self, now: float, *, in_flight: bool, drained_at: float) -> None:
         """Report the lows to the other instances, and read theirs. Call it in every round of the loop.
 
         Args:
             in_flight: records were processed since the last commit; the lows as of that commit then hold on.
+            drained_at: when a poll left no records in the client for the last time (monotonic seconds).
         """
-        lows = [self._lowest(group) for group in self._groups]
+        ahead = self._upstream(now, drained_at)
+        lows = [min(self._lowest(group), low) for group, low in zip(self._groups, ahead, strict=True)]
         if all(low == NOTHING for low in lows):
             self._met_ends_at = now
-        if self._peers is None:
+        if not self._is_waited_for:
             return
-        if not in_flight and UNKNOWN not in lows:
+        known = all(low != UNKNOWN or group.rule.upstream for group, low in zip(self._groups, lows, strict=True))
+        if known and not in_flight:
             reported: list[int] | None = lows if self._is_behind(now) else [NOTHING] * len(lows)
         else:
             reported = self._reported
-        if reported is not None and (reported != self._reported or now - self._reported_at >= _TELL_SECONDS):
-            self._peers.report(reported)
+        if reported is not None and (reported != self._reported or now - self._reported_at >= _REPORT_SECONDS):
+            if self._peers is not None:
+                self._peers.report(reported)
             self._reported, self._reported_at = reported, now
-        theirs = [lows for lows in map(self._holding, self._peers.others()) if lows is not None]
+        others = [] if self._peers is None else self._peers.others()
+        theirs = [times for times in map(self._holding, others) if times is not None]
+        ours = self._holding(None if reported is None else (reported, 0.0))
+        every = theirs if ours is None else [*theirs, ours]
+        self._seen.append((now, [_lowest(every, number) for number in range(len(self._groups))]))
         for number, group in enumerate(self._groups):
-            lowest = min((lows[number] for lows in theirs if number < len(lows)), default=NOTHING)
-            group.peers_limit = group.rule.limit(lowest, peers=True)
+            group.upstream_low = ahead[number]
+            group.peers_limit = min(group.rule.limit(_lowest(theirs, number), peers=True), group.rule.limit(ahead[number]))
+
+    def _upstream(self, now: float, drained_at: float) -> list[int]:
+        """Return for each group the event time up to which all output of the groups upstream is in the queues of its tasks: that which
+        all instances had committed some time before the last poll that left nothing behind.
+        """
+        while len(self._seen) > 1 and self._seen[1][0] <= drained_at - _VISIBLE_SECONDS:
+            self._seen.popleft()
+        if self._seen and self._seen[0][0] <= drained_at - _VISIBLE_SECONDS:
+            times = self._seen[0][1]
+        else:
+            times = [UNKNOWN if self._is_behind(now) and now - self._began < _PEER_SECONDS else NOTHING] * len(self._groups)
+        return [min((times[other] for other in group.rule.upstream), default=NOTHING) for group in self._groups]
+
+    @property
+    def _is_waited_for(self) -> bool:
+        return self._peers is not None or any(group.rule.upstream for group in self._groups)
 
     def _holding(self, reported: ReportedTimes | None) -> Sequence[int] | None:
         """Return the lows of another instance; None if this one need not wait for it."""

@@ -91,6 +91,7 @@ class PollLoop:
         self._rounds = None if scheduler is most_buffered else SchedulingRounds(scheduler)
         self._joins = [task for task in instance.tasks if task.joins]
         self._alignment = instance.alignment
+        self._drained_at = -math.inf
         self._paused: set[TopicPartition] = set()
         self._active_at = time.monotonic()
         self._pass_at = 0.0
@@ -148,7 +149,11 @@ class PollLoop:
             if room or self._stuck:
                 if not room:
                     self._hold_back()
-                messages = self._take_ahead() or consume(_BATCH, 0)
+                messages = self._take_ahead()
+                if not messages:
+                    messages = consume(_BATCH, 0)
+                    if len(messages) < _BATCH:
+                        self._drained_at = now
                 if not messages and idle:
                     message = poll(self._nap(now, self.until))
                     if message is not None:
@@ -193,7 +198,7 @@ class PollLoop:
             elif idle and not committer.settled:
                 committer.settle()
             if alignment is not None:
-                alignment.exchange(now, in_flight=committer.touched)
+                alignment.exchange(now, in_flight=committer.touched, drained_at=self._drained_at)
 
     def _end(self, signal: Signal) -> Signal:
         if signal is Signal.SUPERSEDED:

@@ -460,8 +460,8 @@ def simulated(scenario: Scenario) -> Iterator[None]:
                 if getattr(module, "time", None) is real_time:
                     stack.enter_context(patch.object(module, "time", world))
         for target, name, value in (
-            (client_module, "Consumer", partial(Consumer, scenario.network)),
-            (client_module, "Producer", partial(Producer, scenario.network)),
+            (client_module, "_Consumer", partial(Consumer, scenario.network)),
+            (client_module, "_Producer", partial(Producer, scenario.network)),
             (client_module, "AdminClient", partial(AdminClient, scenario.network)),
             (transactional.WatchedCalls, "call", _call),
             (task_initialization, "ThreadPoolExecutor", _Nothing),

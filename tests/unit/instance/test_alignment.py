@@ -230,6 +230,7 @@ def test_each_repartition_of_a_chain_is_a_group_of_its_own() -> None:
     days.windowed_by(TimeWindows.of_size_with_no_grace(DAY)).count(store="days")
     first, second = rules(builder.build())
     assert (first.parts, second.parts) == ({0}, {1})
+    assert (first.upstream, second.upstream) == ((), (0,))
     assert first.limit(HOUR + 1) == 2 * HOUR and second.limit(HOUR + 1) == DAY
 
 
