@@ -183,7 +183,7 @@ def value_text(value: Any, limit: int = MAX_CELL) -> str:
         exact = "microseconds" if value.microsecond % 1000 else "milliseconds" if value.microsecond else "seconds"
         return value.isoformat(sep=" ", timespec=exact)
     if isinstance(value, float):
-        return f"{value:.6g}" if value == value and abs(value) < 1e15 else repr(value)
+        return float.__repr__(value).removesuffix(".0")  # the fewest digits that give the same number again
     if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 4000:
         return f"an integer of {value.bit_length():,} bits"
     try:

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import json
+import math
 import re
 
+import numpy as np
 import pytest
 
 from kstreams_repl.display.table import Table
@@ -11,6 +14,19 @@ from tests.unit.display.test_markup import XSS
 def test_columns_are_aligned_and_numbers_stand_to_the_right() -> None:
     table = Table.of(("key", "count"), [("a", 5), ("long-key", 1234)], note="2 rows")
     assert table.text().splitlines() == ["key       count", "────────  ─────", "a             5", "long-key   1234", "2 rows"]
+
+
+@pytest.mark.parametrize("number", [336776.25, 123456789.12, 5e-324, 1 / 3, 0.1 + 0.2, 1e22, -0.0, 2.5, 1.7976931348623157e308])
+def test_a_float_is_shown_with_all_digits_that_make_it(number: float) -> None:
+    table = Table.of(("total",), [(number,), ({"total": number},)])
+    shown, inside = table.text().splitlines()[2:]
+    assert repr(float(shown)) == repr(number) and json.loads(inside) == {"total": number}
+    assert f">{shown.strip()}<" in table.html()
+
+
+def test_floats_that_are_whole_and_floats_of_numpy_are_plain_numbers_to_the_right() -> None:
+    table = Table.of(("total",), [(336776.25,), (5.0,), (np.float64(0.1),), (math.nan,)])
+    assert table.text().splitlines() == ["    total", "─────────", "336776.25", "        5", "      0.1", "      nan"]
 
 
 def test_rows_beyond_the_cap_are_not_shown_and_it_says_so() -> None:
