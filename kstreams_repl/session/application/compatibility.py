@@ -19,6 +19,7 @@ from kstreams_repl.session.application import journal_lookup
 from kstreams_repl.session.application.contracts import compare_schemas, refuse_schemas
 from kstreams_repl.session.application.read_only import ReadOnlyApplication
 from kstreams_repl.session.application.topology_resolution import topology_of
+from kstreams_repl.session.application.unknown_serdes import unknown_serdes
 from kstreams_repl.session.application.versions import Version, make_topology
 from kstreams_repl.session.cluster_client import ClusterClient
 from kstreams_repl.session.topics.source_serdes import built_with_serdes
@@ -80,6 +81,8 @@ def checked_topology(
         refuse_misfit(client, name, built, config, earlier, schemas, attached=known is not None)
     refuse_schemas(schemas, name, "\n".join(map(str, schemas)))
     report_own_dead_letters(client, name, built, config)
+    for warning in unknown_serdes(built, config):
+        client.report(warning)
     for line in dict.fromkeys(schema.reason for schema in schemas if schema.change is SchemaChange.NO_ANSWER):
         client.report(f"schemas were not compared: {line}")
     return built, config, schemas
