@@ -66,6 +66,8 @@ _SPECS: list[Spec] = [
     Spec(CLIENT, "application-id", INFO, "text", "the application's id"),
     Spec(CLIENT, "topology-description", INFO, "text", "the topology as `describe()` prints it"),
     Spec(CLIENT, "state", INFO, "text", "created, starting, running, paused, stopped or failed"),
+    Spec(CLIENT, "client-state", INFO, "0 to 6", "the state as Kafka's number: 0 created, 1 starting, 2 running or paused, 4 stopped, "
+         "6 failed"),
     Spec(CLIENT, "recording-level", INFO, "0 to 2", "`metrics.recording.level`: 0 for INFO, 1 for DEBUG, 2 for TRACE"),
     Spec(CLIENT, "alive-stream-threads", INFO, "count", "instances that run, restore or recover"),
     Spec(CLIENT, "failed-stream-threads", INFO, "count", "instances that failed in this generation"),
@@ -168,8 +170,7 @@ SPECS: Mapping[tuple[str, str], Spec] = MappingProxyType({(spec.group, spec.name
 ABSENT: Mapping[tuple[str, str], str] = MappingProxyType(
     {
         (CLIENT, "commit-id"): "the package has no build id; `version` names the release",
-        (CLIENT, "client-state"): "the state as a number, for clients that push telemetry to the broker (KIP-1091): see state",
-        (THREAD, "thread-state"): "as client-state: see the thread's state",
+        (THREAD, "thread-state"): "the state as a number; instances have other states than stream threads: see the thread's state",
         **{
             (THREAD, f"tasks-{what}-latency-{kind}"): "the driver assigns tasks: there is no rebalance listener to time"
             for what in ("revoked", "assigned", "lost")

@@ -1,22 +1,25 @@
 """Metrics in Prometheus' text exposition format, version 0.0.4.
 
-A metric's name is its group and name with underscores, ``kafka_stream_thread_commit_total``; tags are labels. Metrics that only grow are
-counters and end in ``_total``, the others are gauges and do not. A text (a version, a state) becomes a gauge of 1 with the text in the
-label ``value``, as is the convention for such information.
+Names and labels are those of the Prometheus JMX exporter with the rules of Confluent's monitoring stacks, for which public dashboards of
+Kafka Streams are written: ``kafka_streams_stream_thread_metrics_process_rate``, tags are labels. A total has both spellings of that
+exporter: ``_total`` (before 1.0, here a counter) and without the suffix (since then, a gauge). A text (a version, a state) is a gauge of
+1 named as the group, with the text in a label named as the metric; so are the numbers of threads, with their value.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from math import isinf, isnan
 
-from kstreams_repl.metrics.catalogue import description
+from kstreams_repl.metrics.catalogue import CLIENT, description
 from kstreams_repl.metrics.snapshot import Metric, Value
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _NO_COUNTERS = ("remaining-records-total", "size-bytes-total")
 """Named totals in Kafka Streams, but they can also decrease."""
+_ALSO_LABELS = ("alive-stream-threads", "failed-stream-threads")
+_ON_DISK = re.compile(r"lmdb-(window-|session-)?state-id")
 _NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_]")
 
 
@@ -26,36 +29,51 @@ def prometheus_text(metrics: Iterable[Metric], labels: Mapping[str, str] | None 
     Args:
         labels: additional labels of every metric (the application's name).
     """
+    measured = tuple(metrics)
+    taken = {metric_name(metric.group, metric.name) for metric in measured}
     families: dict[str, list[str]] = {}
     heads: dict[str, str] = {}
-    for metric in metrics:
-        name = metric_name(metric.group, metric.name)
-        tags = {**(labels or {}), **metric.tags}
-        value: Value = metric.value
-        kind = "counter" if name.endswith("_total") and not metric.name.endswith(_NO_COUNTERS) else "gauge"
-        if kind == "gauge":
-            name = name.removesuffix("_total")
-        if isinstance(value, str):
-            name, tags, value = f"{name}_info", {**tags, "value": value}, 1
-        if name not in families:
-            heads[name] = f"# HELP {name} {_escaped_help(description(metric.group, metric.name))}\n# TYPE {name} {kind}\n"
-        inside = ",".join(f'{_label(tag)}="{_escaped(text)}"' for tag, text in tags.items())
-        families.setdefault(name, []).append(f"{name}{{{inside}}} {_number(value)}\n")
+    for metric in measured:
+        for name, kind, tags in _forms(metric, taken):
+            if name not in families:
+                text = metric.group if name == metric_name(metric.group) else description(metric.group, metric.name)
+                heads[name] = f"# HELP {name} {_escaped_help(text)}\n# TYPE {name} {kind}\n"
+            inside = ",".join(f'{_label(tag)}="{_escaped(text)}"' for tag, text in {**(labels or {}), **tags}.items())
+            value = 1 if isinstance(metric.value, str) else metric.value
+            families.setdefault(name, []).append(f"{name}{{{inside}}} {_number(value)}\n")
     return "".join(heads[name] + "".join(lines) for name, lines in sorted(families.items()))
 
 
-def metric_name(group: str, name: str) -> str:
-    """Return the Prometheus name: ``stream-thread-metrics``, ``commit-total`` -> ``kafka_stream_thread_commit_total``.
+def _forms(metric: Metric, taken: Container[str]) -> Iterator[tuple[str, str, Mapping[str, str]]]:
+    """Yield name, type and tags of each series of a metric.
+
+    Args:
+        taken: names of other metrics, which a total without its suffix does not take.
+    """
+    name, short = metric_name(metric.group, metric.name), metric_name(metric.group, metric.name.removesuffix("-total"))
+    if isinstance(metric.value, str) or (metric.group == CLIENT and metric.name in _ALSO_LABELS):
+        yield metric_name(metric.group), "gauge", {**metric.tags, metric.name: str(metric.value)}
+    if isinstance(metric.value, str):
+        return
+    if name.endswith("_total") and not metric.name.endswith(_NO_COUNTERS):
+        yield name, "counter", metric.tags
+    if name == short or short not in taken:
+        yield short, "gauge", metric.tags
+
+
+def metric_name(group: str, name: str = "") -> str:
+    """Return the Prometheus name; without `name`, that of the group's texts.
 
     Example:
         >>> metric_name("stream-task-metrics", "dropped-records-total")
-        'kafka_stream_task_dropped_records_total'
+        'kafka_streams_stream_task_metrics_dropped_records_total'
     """
-    return "kafka_" + _NOT_IN_A_NAME.sub("_", f"{group.removesuffix('-metrics')}_{name}")
+    return _NOT_IN_A_NAME.sub("_", f"kafka_streams_{group}_{name}" if name else f"kafka_streams_{group}")
 
 
 def _label(tag: str) -> str:
-    found = _NOT_IN_A_NAME.sub("_", tag)
+    """Return the label of a tag. Dashboards name stores on disk by the labels of RocksDB's, Kafka Streams' default."""
+    found = _NOT_IN_A_NAME.sub("_", f"rocksdb-{tag.removeprefix('lmdb-')}" if _ON_DISK.fullmatch(tag) else tag)
     return f"_{found}" if found[:1].isdigit() else found
 
 

@@ -13,6 +13,8 @@ from kstreams_repl.metrics.snapshot import Snapshot
 from kstreams_repl.spark.instance_reports import ApplicationReport
 
 _ALIVE = frozenset({"restoring", "running", "recovering"})
+_KAFKAS = {"created": 0, "starting": 1, "running": 2, "paused": 2, "stopped": 4, "failed": 6}
+"""The ordinals of `KafkaStreams.State`; a paused client is RUNNING there."""
 
 
 def client_metrics(application_id: str, topology: Any, config: StreamsConfig, *, status: str, reports: ApplicationReport) -> Snapshot:
@@ -30,6 +32,7 @@ def client_metrics(application_id: str, topology: Any, config: StreamsConfig, *,
                     "application-id": application_id,
                     "topology-description": str(built.describe()),
                     "state": str(status),
+                    "client-state": _KAFKAS.get(str(status)),
                     "recording-level": level_number(config["metrics.recording.level"]),
                     "alive-stream-threads": sum(state in _ALIVE for state in states.values()) if status == "running" else 0,
                     "failed-stream-threads": list(states.values()).count("failed"),

@@ -54,7 +54,7 @@ def test_what_a_processor_measures_is_in_the_applications_metrics_and_its_files_
     settle(lambda: app.metrics.total("fetch-total") == 2, "the sensor in the metrics", 60)
     look = app.metrics.filter(group="stream-lookup-metrics", lookup_id="prices", thread_id=f"{name}-StreamThread-1")
     assert look.value("fetch-latency-max") == 30 and look.value("fetch-latency-avg") == 20
-    assert "kafka_stream_lookup_fetch_total{" in app.metrics.prometheus()
+    assert "kafka_streams_stream_lookup_metrics_fetch_total{" in app.metrics.prometheus()
     seen = task_directory(session.client.state_root, name, TaskId(0, 0)) / "files" / "seen"
     assert seen.read_text() == "10\n30\n"
     app.pause()

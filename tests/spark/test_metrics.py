@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+import kstreams_repl as ks
 from kstreams_repl import StreamsBuilder, serdes
-from kstreams_repl.metrics.catalogue import ABSENT, DEBUG, SPECS, TAGS
+from kstreams_repl.metrics.catalogue import ABSENT, DEBUG, SPECS, TAGS, TASK
 from kstreams_repl.session.views.metrics_view import MetricsView
 from kstreams_repl.spark.deployment import Deployment
 from tests.spark.hosting import Host, counting, numbered, processed, running, settle
+from tests.unit.metrics.dashboards import selectors, without_data, without_meaning
 from tests.unit.metrics.prometheus_page import read_page
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -133,6 +135,42 @@ def test_the_page_for_prometheus_can_be_read(host: Host) -> None:
     deployment.stop()
     told = view(deployment)
     page = read_page(told.prometheus())
-    assert len(page.samples) == len(told)
-    processed_ = [value for name, labels, value in page.samples if name == "kafka_stream_thread_process_total"]
+    processed_ = [value for name, labels, value in page.samples if name == "kafka_streams_stream_thread_metrics_process_total"]
     assert processed_ == [500.0]
+
+
+class UsesItsStore:
+    """Makes each call that dashboards show, and punctuates."""
+
+    def init(self, context: ks.ProcessorContext) -> None:
+        self.store = context.get_state_store("seen")
+        context.schedule(1, ks.PunctuationType.WALL_CLOCK_TIME, lambda at: None)
+
+    def process(self, record: ks.Record) -> None:
+        if self.store.get(record.key) is None:
+            self.store.put_if_absent(record.key, record.value)
+        else:
+            self.store.put(record.key, record.value)
+        if int(record.value) % 3 == 0:
+            self.store.delete(record.key)
+
+    def close(self) -> None: ...
+
+
+def test_public_dashboards_find_data_wherever_there_can_be_some(host: Host) -> None:
+    source = host.topic("in")
+    host.produce(source, numbered(500))
+    builder = StreamsBuilder()
+    builder.add_state_store(ks.StoreBuilder("seen", ks.StoreKind.KEY_VALUE, serdes.string, serdes.string))
+    stream = builder.stream(source, key_serde=serdes.string, value_serde=serdes.string)
+    stream.process(UsesItsStore, stores=["seen"])
+    windows = ks.TimeWindows.of_size_with_no_grace(1_000)
+    stream.group_by_key().windowed_by(windows).count(store="windowed")
+    deployment = host.deploy(builder.build(), num_stream_threads=1, metrics_recording_level="DEBUG")
+    processed(deployment, 500)
+    settle(lambda: "client-state" in view(deployment) and view(deployment).total("process-total", group=TASK) == 500, "metrics")
+    running_ = view(deployment)
+    deployment.stop()
+    assert running_.value("client-state") == 2
+    empty = {metric for metric, _ in without_data(running_.prometheus())}
+    assert empty == {metric for metric, _ in selectors() if without_meaning(metric)}

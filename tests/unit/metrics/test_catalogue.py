@@ -18,8 +18,9 @@ from kstreams_repl.metrics.catalogue import ABSENT, SPECS, STATE, STATE_ID, TAGS
 ROOT = Path(__file__).resolve().parents[3]
 COARSER_IN_KAFKA = {"bytes-consumed-total", "bytes-produced-total", "records-produced-total"}
 """At INFO there; here they would be work per record, so they are recorded at DEBUG."""
-WITHOUT_PROCESS_ID = {("stream-metrics", "recording-level")}
-"""There with the tag process-id besides, a UUID of each `KafkaStreams` object; an application here has one driver at a time."""
+BY_CLIENT_ID = {("stream-metrics", "recording-level"), ("stream-metrics", "client-state")}
+"""There with the tag process-id besides, a UUID of each `KafkaStreams` object; an application here has one driver at a time. The other
+additional tag, application-id, is the client-id here."""
 
 
 def kafkas() -> list[dict[str, str]]:
@@ -38,8 +39,8 @@ def test_groups_carry_the_same_tags() -> None:
     for row in kafkas():
         if (row["group"], row["name"]) in SPECS:
             wanted = tuple(tag.replace("*-state-id", STATE_ID) for tag in row["tags"].split(","))
-            if (row["group"], row["name"]) in WITHOUT_PROCESS_ID:
-                wanted = tuple(tag for tag in wanted if tag != "process-id")
+            if (row["group"], row["name"]) in BY_CLIENT_ID:
+                wanted = tuple(tag for tag in wanted if tag not in ("process-id", "application-id"))
             assert TAGS[row["group"]] == wanted, row
 
 

@@ -26,12 +26,12 @@ from tests.unit.instance.rig import Client, instance_of, rows
 from tests.unit.runtime.rig import Outbox
 
 
-def of_client(level: str = "INFO", **states: str) -> Snapshot:
+def of_client(level: str = "INFO", status: str = "running", **states: str) -> Snapshot:
     builder = StreamsBuilder()
     builder.stream("in").to("out")
     told = {slot: InstanceReport(slot, state, 100 + slot, 1) for slot, state in enumerate(states.values())}
     config = StreamsConfig({"application.id": "counts", "metrics.recording.level": level})
-    return client_metrics("counts", builder, config, status="running", reports=ApplicationReport(1, told))
+    return client_metrics("counts", builder, config, status=status, reports=ApplicationReport(1, told))
 
 
 def values(of: Snapshot, group: str) -> dict[tuple[str, ...], dict[str, Any]]:
@@ -41,6 +41,11 @@ def values(of: Snapshot, group: str) -> dict[tuple[str, ...], dict[str, Any]]:
 @pytest.mark.parametrize(("level", "number"), [("INFO", 0), ("DEBUG", 1), ("TRACE", 2)])
 def test_the_recording_level_is_told_by_kafkas_numbers(level: str, number: int) -> None:
     assert values(of_client(level), CLIENT)["counts",]["recording-level"] == number
+
+
+def test_the_state_is_told_by_kafkas_numbers() -> None:
+    numbers = {"created": 0, "starting": 1, "running": 2, "paused": 2, "stopped": 4, "failed": 6}
+    assert {status: values(of_client(status=status), CLIENT)["counts",]["client-state"] for status in numbers} == numbers
 
 
 def test_each_instance_tells_its_state_under_its_threads_name() -> None:

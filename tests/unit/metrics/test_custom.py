@@ -77,7 +77,7 @@ def test_sensors_of_processors_show_under_the_names_groups_and_tags_of_kafka_str
             "size-rate": pytest.approx(40 / 30), "size-cumulative_sum": 40, "size-cumulative_count": 2,
         }  # fmt: skip
         assert values(driver, "stream-task-metrics")["dropped-records-total"] == 0
-        assert 'kafka_stream_lookup_fetch_total{thread_id="shop-StreamThread-1",' in prometheus_text(driver.metrics(), {})
+        assert 'kafka_streams_stream_lookup_metrics_fetch_total{thread_id="shop-StreamThread-1",' in prometheus_text(driver.metrics(), {})
         driver.advance_wall_clock_time(120_000)
         later = values(driver, "stream-size-metrics")
         assert later["size-windowed_sum"] == 0 and later["size-avg"] is None and later["size-cumulative_sum"] == 40

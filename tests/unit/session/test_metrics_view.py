@@ -55,7 +55,7 @@ def test_it_shows_itself_as_a_table_and_says_when_there_is_nothing(view: Metrics
 def test_prometheus_carries_the_application_as_a_label(view: MetricsView) -> None:
     page = read_page(view.prometheus())
     assert {labels["application"] for _, labels, _ in page.samples} == {"counts"}
-    assert ("kafka_stream_state_info", {"application": "counts", "client_id": "counts", "value": "running"}, 1.0) in page.samples
+    assert ("kafka_streams_stream_metrics", {"application": "counts", "client_id": "counts", "state": "running"}, 1.0) in page.samples
 
 
 class Only:
