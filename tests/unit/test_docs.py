@@ -49,6 +49,13 @@ def test_the_examples_of_a_page_run(page: Path) -> None:
     run(doctest.DocTestParser().get_doctest(text, {}, page.name, str(page), 0))
 
 
+@pytest.mark.parametrize("page", [*PAGES, DOCS.parent / "README.md"], ids=lambda page: str(page.name))
+def test_a_table_of_results_stands_below_the_statement_that_computes_it(page: Path) -> None:
+    """A table in a block without `>>>` is run by no test."""
+    blocks = re.findall(r"^```.*\n([\s\S]*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert not [block for block in blocks if re.search(r"^ *─+(  ─+)* *$", block, re.MULTILINE) and ">>> " not in block]
+
+
 @pytest.mark.parametrize("module", modules_with_examples())
 def test_the_examples_of_a_module_run(module: str) -> None:
     loaded = importlib.import_module(module)

@@ -56,9 +56,8 @@ def test_serdes_that_are_given_or_configured_or_pass_through_a_join_are_not_repo
     assert warnings_of(given) == warnings_of(regrouped) == []
     defaults = {"default.key.serde": "string", "default.value.serde": "json"}
     assert warnings_of(lambda orders, customers: orders.join(customers, both).group_by(city).count(), **defaults) == []
-    for how in ("join", "left_join"):
-        [value] = warnings_of(lambda orders, customers, how=how: getattr(orders, how)(customers, both).repartition(name="again"))
-        assert "value serde" in value, "the key's serde is that of the left side"
+    [value] = warnings_of(lambda orders, customers: orders.join(customers, both).repartition(name="again"))
+    assert "value serde" in value, "the key's serde is that of the left side"
 
 
 @pytest.mark.parametrize("how", ["join", "left_join", "outer_join"])
@@ -88,7 +87,7 @@ def test_deploy_and_plan_report_it_before_anything_runs(tmp_path: Path) -> None:
     cluster.create_topics([NewTopicSpec("orders", PARTITIONS)])
     session = SmallSession(cluster, tmp_path)
     said: list[str] = []
-    session.client.report = said.append  # type: ignore[method-assign]
+    session.client.report = said.append
     builder = ks.StreamsBuilder()
     builder.stream("orders", key_serde="string", value_serde="json").group_by(city, name="cities").count()
     session.plan(builder, "app")
