@@ -16,7 +16,7 @@ from kstreams_repl.runtime.task import TOTALS
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 from kstreams_repl.types import TopicPartition
 
-_MS = 1000.0
+_MS, _NS = 1000.0, 1e9
 _SCOPES = {
     StoreKind.WINDOW: "-window",
     StoreKind.TIMESTAMPED_WINDOW: "-window",
@@ -97,8 +97,8 @@ class TaskMetrics:
         """Take the counts. With `stores`, call it only on the thread that owns the task's stores."""
         processed, slices, punctuated = (reader.take() for reader in self._readers)
         folded = Folded(scaled(processed, _MS), slices, scaled(punctuated, _MS))
-        record(self._process, folded.processed, now)
-        record(self._punctuate, folded.punctuated, now)
+        record(self._process, scaled(processed, _NS), now)  # of tasks in ns, of threads in ms, as in Kafka Streams
+        record(self._punctuate, scaled(punctuated, _NS), now)
         for feed in self._feeds:
             feed(now)
         if lag is not None:

@@ -100,6 +100,21 @@ def test_a_task_that_reads_several_partitions_of_a_topic_has_consumed_the_sum() 
     assert found["records-consumed-total"] == 33
 
 
+def test_latencies_of_a_task_are_in_nanoseconds_as_in_kafka_streams() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", key_serde="string", value_serde="json").filter(lambda key, value: True).to("out")
+    (active,) = instance_of(builder.build(), Client(rows("in", 3))).tasks
+    registry = Registry("DEBUG", Window())
+    metrics = TaskMetrics(registry, {THREAD_ID: "counts-StreamThread-1"}, "0_0")
+    metrics.attach(active)
+    active.counters.process.add(0.25)
+    active.counters.punctuate.add(0.5)
+    folded = metrics.fold(0, 0, stores=False)
+    (found,) = [named for group, _, named in registry.snapshot(0).groups if group == TASK]
+    assert (found["process-latency-max"], found["punctuate-latency-max"]) == (250_000_000, 500_000_000)
+    assert folded.processed is not None and folded.processed.high == 250  # of the thread, in ms
+
+
 def test_the_additional_metrics_of_a_task_have_their_values() -> None:
     builder = StreamsBuilder()
     builder.stream("in", key_serde="string", value_serde="json").filter(lambda key, value: True).to("out")
