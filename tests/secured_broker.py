@@ -6,6 +6,7 @@ import base64
 import datetime
 import ipaddress
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -31,7 +32,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from kstreams_repl.kafka.embedded import EmbeddedBroker
-from kstreams_repl.kafka.embedded.broker import free_port
+from kstreams_repl.kafka.embedded.layout import BrokerDirectory
 
 USER, PASSWORD = "analyst", "correct horse"
 _KAFKA = "org.apache.kafka.common.security"
@@ -79,13 +80,13 @@ class SecuredBroker:
 @contextmanager
 def secured_broker(directory: Path) -> Iterator[SecuredBroker]:
     """Start the broker in `directory`, which also receives the certificates (``ca.pem``, ``client.pem``)."""
-    ports = {name: free_port() for name in ("SASL_PLAINTEXT", "SASL_SSL", "SSL")}
+    names = ("SASL_PLAINTEXT", "SASL_SSL", "SSL")
     write_certificates(directory)
-    listeners = ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items())
+    listeners = ",".join(f"{name}://127.0.0.1:0" for name in names)  # the broker binds free ports and advertises them
     properties = {
         "listeners": listeners,
         "advertised.listeners": listeners,
-        "listener.security.protocol.map": ",".join(f"{name}:{name}" for name in ("PLAINTEXT", *ports)) + ",CONTROLLER:PLAINTEXT",
+        "listener.security.protocol.map": ",".join(f"{name}:{name}" for name in ("PLAINTEXT", *names)) + ",CONTROLLER:PLAINTEXT",
         "sasl.enabled.mechanisms": "SCRAM-SHA-256,OAUTHBEARER",
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": str(directory / "server.pem"),
@@ -101,13 +102,22 @@ def secured_broker(directory: Path) -> Iterator[SecuredBroker]:
         properties[f"{prefix}.scram-sha-256.sasl.jaas.config"] = f"{_KAFKA}.scram.ScramLoginModule required;"
         properties[f"{prefix}.oauthbearer.sasl.jaas.config"] = f"{_KAFKA}.oauthbearer.OAuthBearerLoginModule required;"
         properties[f"{prefix}.oauthbearer.sasl.server.callback.handler.class"] = unsecured
-    with EmbeddedBroker(properties=properties) as broker:
-        secured = SecuredBroker(broker, ports, directory)
+    with EmbeddedBroker(directory / "broker", properties=properties) as broker:
+        secured = SecuredBroker(broker, _bound_ports(BrokerDirectory(directory / "broker")), directory)
         credentials = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
         change = UserScramCredentialUpsertion(USER, credentials, PASSWORD.encode())
         for future in secured.admin.alter_user_scram_credentials([change]).values():
             future.result(30)
-        yield secured
+        try:
+            yield secured
+        finally:
+            del secured.admin  # else it reports, on the screen, that the broker has gone
+
+
+def _bound_ports(directory: BrokerDirectory) -> dict[str, int]:
+    """The port of each listener, as the broker registered it with its controller."""
+    found = re.findall(r"BrokerEndpoint\(name='(\w+)', host='[^']*', port=(\d+)", directory.log_path.read_text())
+    return {name: int(port) for name, port in found}
 
 
 def write_certificates(directory: Path) -> None:

@@ -7,7 +7,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,8 @@ from typing import Any
 
 import psutil
 import pytest
+
+from kstreams_repl.kafka.embedded.broker import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -68,9 +69,6 @@ class Lab:
 def running_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """JupyterLab on a free loopback port, for the tests of one file."""
     base = tmp_path_factory.mktemp("lab")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     token = secrets.token_hex(16)
     home = base / "home"
     environment = {
@@ -87,14 +85,13 @@ def running_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     }
     command = [
         sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--ServerApp.root_dir={base}", "--ServerApp.ip=127.0.0.1",
-        f"--ServerApp.port={port}", "--ServerApp.port_retries=0", f"--IdentityProvider.token={token}",
+        f"--ServerApp.port={free_port()}", f"--IdentityProvider.token={token}",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", "--LabApp.news_url=None",
     ]  # fmt: skip
     with (base / "lab.log").open("wb") as log:
         server = subprocess.Popen(command, env=environment, cwd=base, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
     try:
-        _await(f"http://127.0.0.1:{port}/api?token={token}", server, base / "lab.log")
-        yield Lab(f"http://127.0.0.1:{port}", token, base, server)
+        yield Lab(_await(home / "runtime", server, base / "lab.log"), token, base, server)
     finally:
         server.send_signal(signal.SIGTERM)
         try:
@@ -128,13 +125,15 @@ def lab(running_lab: Lab, tmp_path: Path, request: pytest.FixtureRequest) -> Ite
     running_lab.end_kernels()
 
 
-def _await(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
+def _await(runtime: Path, server: subprocess.Popen[bytes], log: Path) -> str:
+    """Return the address of the server when it answers. It takes the next port where another process has taken the one it was given."""
     deadline = time.monotonic() + 60
     while True:
         try:
-            with urllib.request.urlopen(url, timeout=2):
-                return
-        except OSError:
+            record = json.loads((runtime / f"jpserver-{server.pid}.json").read_text())
+            with urllib.request.urlopen(f"{record['url']}api?token={record['token']}", timeout=2):
+                return str(record["url"]).rstrip("/")
+        except (OSError, ValueError):  # not there, half written, or not answering yet
             if server.poll() is not None or time.monotonic() > deadline:
                 pytest.fail(f"JupyterLab did not start:\n{log.read_text()[-2000:]}")
             time.sleep(0.2)

@@ -10,7 +10,6 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -29,6 +28,7 @@ import pytest
 import kstreams_repl as ks
 from kstreams_repl.instance.control.file_channel import read_lease, reports_in
 from kstreams_repl.instance.state.state_directory import control_directory
+from kstreams_repl.kafka.embedded.broker import free_port
 from kstreams_repl.kafka.partitioning import partition_for_key
 from kstreams_repl.kafka.query_tokens import FILE, tokens_in
 from kstreams_repl.kafka.reading import ranges_of, read_ranges
@@ -65,8 +65,7 @@ class Deployed:
         self.source, self.sink = host.topic("in", PARTITIONS), host.topic("out")
         self.name, self.state = f"{host.name}-app", host.directory / "state"
         self.control = control_directory(self.state, self.name)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = free_port()  # a server that is killed starts again at it
         self.driver: subprocess.Popen[str] | None = None
         self.family: list[psutil.Process] = []
 

@@ -310,7 +310,7 @@ def test_a_port_taken_between_choice_and_start_is_tried_again(tmp_path: Path, mo
         holder.listen()
         choices = iter([holder.getsockname()[1]])
         free = broker_module.free_port
-        monkeypatch.setattr(broker_module, "free_port", lambda: next(choices, None) or free())
+        monkeypatch.setattr(broker_module, "free_port", lambda *taken: next(choices, None) or free(*taken))
         with EmbeddedBroker(tmp_path / "kept") as broker:
             assert broker.port != holder.getsockname()[1]
             Admin(ClientSettings(broker.bootstrap_servers)).topics()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import socket
+import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -27,21 +27,15 @@ DAY_MS = 86_400_000
 @pytest.fixture
 def endpoint(tmp_path: Path) -> Iterator[str]:
     python = installed(tmp_path / "moto", "moto[s3]", "flask", "flask-cors")
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
-    server = subprocess.Popen(
-        [str(python), "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    log = tmp_path / "moto.log"
+    with log.open("wb") as output:
+        server = subprocess.Popen([str(python), "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"], stdout=output, stderr=output)
     try:
         until = time.monotonic() + 60
-        while True:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            assert time.monotonic() < until and server.poll() is None
+        while not (bound := re.search(r"Running on (http://127\.0\.0\.1:\d+)", log.read_text())):  # printed when it listens
+            assert time.monotonic() < until and server.poll() is None, log.read_text()
             time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}"
+        yield bound[1]
     finally:
         server.terminate()
         server.wait(30)

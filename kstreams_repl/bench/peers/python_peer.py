@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -28,6 +27,7 @@ from kstreams_repl.bench.testbed import COMPRESSION, LINGER_MS, PARTITIONS, Test
 from kstreams_repl.bench.workloads import Topics
 from kstreams_repl.config import AT_LEAST_ONCE, EXACTLY_ONCE_V2
 from kstreams_repl.errors import KStreamsError
+from kstreams_repl.kafka.embedded.broker import free_port
 
 _POLL_SECONDS = 0.02
 _START_SECONDS = 90
@@ -54,7 +54,9 @@ class PythonPeer:
         try:
             with ExitStack() as stack:
                 folder = stack.enter_context(as_file(files("kstreams_repl.bench.peers") / "python"))
-                ports = _free_ports(settings.instances)
+                ports: list[int] = []
+                for _ in range(settings.instances):
+                    ports.append(free_port(*ports))
                 options = {
                     "name": run,
                     "folder": str(scratch),
@@ -145,15 +147,6 @@ def _ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
         for one in reversed(tree(process.pid)):
             one.kill()
         process.wait()
-
-
-def _free_ports(count: int) -> list[int]:
-    """Return ports that are currently free, for peers that communicate with each other."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def _last_words(log: Path) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -42,6 +43,7 @@ STOP_SECONDS = supervisor.GRACE_SECONDS + 5
 ARCHIVE_SECONDS = 120.0
 """Time limit in seconds for the exit of a JVM that writes its class archive."""
 PORT_TRIES = 3
+_PORTS = range(20_000, 32_768)  # Linux chooses from 32768 on, macOS and Windows from 49152 on
 _FULL_BYTES = 1 << 20
 """With less free disk space than this, a full disk is reported as the reason even if the log, on the same disk, does not show it."""
 
@@ -267,7 +269,7 @@ class EmbeddedBroker:
             port = last.port
         else:
             port = free_port()
-        controller = last.controller_port if last is not None and is_free_port(last.controller_port) else free_port()
+        controller = last.controller_port if last is not None and is_free_port(last.controller_port) else free_port(port)
         return BrokerRecord(port, controller, owner_pid=os.getpid())
 
     def _try_start(
@@ -456,11 +458,17 @@ def is_free_port(port: int) -> bool:
         return True
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def free_port(*taken: int) -> int:
+    """Return a free port, other than ``taken``, below the ranges from which systems choose ports for outgoing connections and for port 0.
+
+    A port of those ranges can be another process's when a server binds it, or when it restarts at the address that its clients have.
+    """
+    for port in random.SystemRandom().sample(_PORTS, k=200):  # not seeded by a test or notebook: two processes would choose the same
+        if port not in taken and is_free_port(port):
+            return port
+    raise EmbeddedBrokerError(
+        f"no free port on 127.0.0.1 in {_PORTS.start} to {_PORTS.stop - 1}", hint="allow this process to listen on the loopback interface"
+    )
 
 
 def _busy_port(port: int, directory: BrokerDirectory) -> EmbeddedBrokerError:

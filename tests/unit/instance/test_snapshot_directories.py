@@ -149,13 +149,12 @@ def test_a_server_that_does_not_let_us_write_is_told_without_the_password(ftp: s
 def test_a_server_that_is_away_is_told_and_asked_again_later(tmp_path: Path) -> None:
     import socket
 
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    directory = snapshot_directory(f"ftp://127.0.0.1:{port}/kept")
-    for _ in range(2):
-        with pytest.raises(SnapshotError, match="refused"):
-            directory.children("app")
+    with socket.socket() as away:  # bound, so that no other process listens there, and not listening
+        away.bind(("127.0.0.1", 0))
+        directory = snapshot_directory(f"ftp://127.0.0.1:{away.getsockname()[1]}/kept")
+        for _ in range(2):
+            with pytest.raises(SnapshotError, match="refused"):
+                directory.children("app")
 
 
 def test_a_snapshotter_tells_what_is_wrong_and_stops_telling_when_it_is_mended(tmp_path: Path) -> None:
