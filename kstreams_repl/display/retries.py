@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from kstreams_repl.display.frames import Frames
 from kstreams_repl.display.table import Table
 from kstreams_repl.display.wording import counted
+from kstreams_repl.durations import Seconds, as_seconds
 from kstreams_repl.errors import TopologyError, did_you_mean
 from kstreams_repl.operators.stream_async import StreamAsync
 from kstreams_repl.runtime.async_calls import RetryAction
@@ -147,7 +148,7 @@ class Retries(Frames):
         """
         return Retries(self.node, self._source, [record for record in self.records if condition(record)])
 
-    def retry_now(self, *, timeout: float = 10.0) -> RetryReport:
+    def retry_now(self, *, timeout: Seconds = 10.0) -> RetryReport:
         """Try these records now instead of at their time, with the node's present function; wait for the results to be committed.
 
         Args:
@@ -160,9 +161,9 @@ class Retries(Frames):
             >>> app.retries("price").retry_now()  # doctest: +SKIP
             RetryReport(before=12, after=0, gone=12, failed=0, pending=0)
         """
-        return self._order("retry", timeout)
+        return self._order("retry", as_seconds(timeout, "timeout"))
 
-    def drop(self, *, timeout: float = 10.0) -> RetryReport:
+    def drop(self, *, timeout: Seconds = 10.0) -> RetryReport:
         """Drop these records for good; they are counted as dropped by the node. One that is being tried at the moment stays.
 
         Args:
@@ -175,7 +176,7 @@ class Retries(Frames):
             >>> app.retries("price").where(lambda record: record.offset == 17).drop()  # doctest: +SKIP
             RetryReport(before=12, after=11, gone=1, failed=0, pending=0)
         """
-        return self._order("drop", timeout)
+        return self._order("drop", as_seconds(timeout, "timeout"))
 
     def _order(self, action: RetryAction, timeout: float) -> RetryReport:
         tries = {(record.task, record.number): record.tries for record in self.records}

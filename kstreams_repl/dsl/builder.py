@@ -23,7 +23,7 @@ from kstreams_repl.dsl.store_plans import table_store
 from kstreams_repl.dsl.stream_base import check_callable, first_known, serde_or_none
 from kstreams_repl.dsl.table_sources import SourceState
 from kstreams_repl.dsl.topology_writer import build_topology
-from kstreams_repl.dsl.windows import Millis
+from kstreams_repl.durations import Millis
 from kstreams_repl.errors import TopologyError
 from kstreams_repl.operators.processor_api import ProcessorOperator
 from kstreams_repl.operators.table_source import TableSource
@@ -132,7 +132,7 @@ class StreamsBuilder(Handle):
             store: name of the store, for queries; without a name a store is made only if an operator needs it.
             key_serde, value_serde, timestamp_extractor, offset_reset, name: as for `stream`.
             caching, logging, history, persistent, topic_config: options of the store, as in `Materialized`; None = its default.
-                With `history=` (ms or timedelta) the table is versioned.
+                With `history=` (ms, timedelta or "30 s") the table is versioned.
 
         Example:
             >>> import kstreams_repl as ks

@@ -17,7 +17,8 @@ from kstreams_repl.dsl.store_plans import table_store, windowed_store
 from kstreams_repl.dsl.stream_base import TableT, check_callable, first_known
 from kstreams_repl.dsl.table_sources import AggregateState, stored
 from kstreams_repl.dsl.windowed_stream import refuse_history, window_getter, windowed_key_serde, windowed_operator
-from kstreams_repl.dsl.windows import AnyWindows, Millis, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from kstreams_repl.dsl.windows import AnyWindows, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from kstreams_repl.durations import Millis
 from kstreams_repl.operators.pass_through import TablePassThrough
 from kstreams_repl.operators.stream_aggregate import StreamAggregate
 from kstreams_repl.operators.value_getters import StoreGetter
@@ -191,7 +192,7 @@ class TimeWindowedCogroupedStream(Handle, Generic[TableT]):
         topic_config: Mapping[str, str] | None = None,
     ) -> TableT:
         """Return the table of aggregates per key and window. Keyword arguments as for `CogroupedKStream.aggregate`; `retention=`:
-        how long windows are kept (ms or timedelta).
+        how long windows are kept (ms, timedelta or "30 s").
 
         Raises:
             TopologyError: a function is not callable.

@@ -12,7 +12,7 @@ from kstreams_repl.dsl.options import Materialized, materialized, with_value_ser
 from kstreams_repl.dsl.store_plans import table_store
 from kstreams_repl.dsl.stream_base import AbstractStream, TableT, check_callable, first_known
 from kstreams_repl.dsl.table_sources import AggregateState, stored
-from kstreams_repl.dsl.windows import Millis
+from kstreams_repl.durations import Millis
 from kstreams_repl.operators.base import Operator
 from kstreams_repl.operators.stream_aggregate import StreamAggregate, StreamCount, StreamReduce
 from kstreams_repl.operators.value_getters import StoreGetter

@@ -13,7 +13,8 @@ from kstreams_repl.dsl.batch_operators import BatchOperators
 from kstreams_repl.dsl.call_log import logged
 from kstreams_repl.dsl.global_ktable import GlobalKTable
 from kstreams_repl.dsl.stream_base import AbstractTable, check_kind
-from kstreams_repl.dsl.windows import JoinWindows, Millis, not_negative
+from kstreams_repl.dsl.windows import JoinWindows
+from kstreams_repl.durations import Millis, as_millis
 
 Joiner = Callable[..., Any]
 StreamT = TypeVar("StreamT", bound="JoinableStream")
@@ -68,7 +69,7 @@ class JoinableStream(BatchOperators):
             with_key: whether `joiner` takes the key too.
             name: name of the node; None = generated.
             key: global tables only: (key, value) -> the global table's key.
-            grace: tables only: how long a record waits for the table to reach its time (ms or timedelta); the table must be
+            grace: tables only: how long a record waits for the table to reach its time (ms, timedelta or "30 s"); the table must be
                 versioned. None = join at once.
             store: streams only: prefix of the names of the join's stores; None = generated.
             key_serde, value_serde: streams and tables: serdes of the stores and repartition topics; None = those of the streams.
@@ -181,7 +182,7 @@ class JoinableStream(BatchOperators):
         """Return KIP-28's windowed stream: `left.with_(window).join(right.with_(window), joiner)`.
 
         Args:
-            window: how long its records can be joined: `JoinWindows`, ms or a timedelta.
+            window: how long its records can be joined: `JoinWindows`, ms, a timedelta or "30 s".
 
         Example:
             >>> import kstreams_repl as ks
@@ -203,7 +204,7 @@ class KStreamWindowed(Generic[StreamT]):
         if isinstance(window, JoinWindows):
             self._keep_ms, self._grace_ms = window.before_ms, window.grace_ms
         else:
-            self._keep_ms, self._grace_ms = not_negative(window, "window"), 0
+            self._keep_ms, self._grace_ms = as_millis(window, "window"), 0
 
     def join(
         self,

@@ -12,7 +12,7 @@ from kstreams_repl.dsl import foreign_key_joins, table_joins
 from kstreams_repl.dsl.call_log import logged
 from kstreams_repl.dsl.options import Materialized, materialized
 from kstreams_repl.dsl.stream_base import AbstractTable, check_callable, check_kind
-from kstreams_repl.dsl.windows import Millis
+from kstreams_repl.durations import Millis
 from kstreams_repl.errors import TopologyError
 
 

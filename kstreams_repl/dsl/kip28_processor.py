@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from kstreams_repl.dsl.windows import Millis
+from kstreams_repl.durations import Millis
 from kstreams_repl.errors import TopologyError, did_you_mean
 from kstreams_repl.processor import Processor as StreamsProcessor
 from kstreams_repl.processor import PunctuationType, Record
@@ -166,7 +166,7 @@ class ProcessorContext:
         """Call `punctuate(stream_time)` each time this much stream time has passed; returns an object that can be cancelled.
 
         Args:
-            interval: stream time between two calls (ms or timedelta).
+            interval: stream time between two calls (ms, timedelta or "30 s").
 
         Example:
             >>> class Tick(Processor):

@@ -34,7 +34,8 @@ from kstreams_repl.dsl.table_files import TableFilesStream
 from kstreams_repl.dsl.table_operators import TableOperators
 from kstreams_repl.dsl.table_sources import SourceState
 from kstreams_repl.dsl.windowed_stream import SessionWindowedStream, TimeWindowedStream
-from kstreams_repl.dsl.windows import AnyWindows, Millis, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from kstreams_repl.dsl.windows import AnyWindows, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from kstreams_repl.durations import Millis
 from kstreams_repl.errors import TopologyError
 from kstreams_repl.operators.stream_branch import StreamBranch
 from kstreams_repl.operators.stream_select_key import StreamSelectKey

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from kstreams_repl import serdes
-from kstreams_repl.dsl.windows import Millis, not_negative, to_millis
+from kstreams_repl.durations import Millis, as_millis
 from kstreams_repl.errors import TopologyError
 from kstreams_repl.serdes.deferred import DeferredSerde
 from kstreams_repl.topology.names import validate_name
@@ -24,8 +24,8 @@ class Materialized:
         key_serde, value_serde: None = inherited, else the application's defaults.
         caching: whether the store has a record cache, which also collapses updates between commits.
         logging: whether it has a changelog topic.
-        retention: how long windows are kept (ms or timedelta); None = as long as they can change.
-        history: makes a versioned store that keeps this much history (ms or timedelta).
+        retention: how long windows are kept (ms, timedelta or "30 s"); None = as long as they can change.
+        history: makes a versioned store that keeps this much history (ms, timedelta or "30 s").
         persistent: False: in memory, and restored from its changelog at every start; True: on disk; None: the application's
             ``default.dsl.store`` decides.
         topic_config: settings of the changelog topic.
@@ -52,7 +52,7 @@ class Materialized:
                 object.__setattr__(self, part, serdes.resolve(serde))
         for what in ("retention", "history"):
             if getattr(self, what) is not None:
-                object.__setattr__(self, what, not_negative(getattr(self, what), what))
+                object.__setattr__(self, what, as_millis(getattr(self, what), what))
         if not isinstance(self.topic_config, Mapping):
             raise TopologyError(
                 f"expected a dict of topic settings as topic_config=, got {self.topic_config!r}", hint='{"segment.ms": "60000"}'
@@ -67,12 +67,12 @@ class Materialized:
     @property
     def retention_ms(self) -> int | None:
         """Return `retention` in milliseconds."""
-        return None if self.retention is None else to_millis(self.retention, "retention")
+        return None if self.retention is None else as_millis(self.retention, "retention")
 
     @property
     def history_ms(self) -> int | None:
         """Return `history` in milliseconds."""
-        return None if self.history is None else to_millis(self.history, "history")
+        return None if self.history is None else as_millis(self.history, "history")
 
     @classmethod
     def as_(cls, store: str | StoreBuilder) -> Materialized:
@@ -113,7 +113,7 @@ class Materialized:
         return self.with_(value_serde=serde)
 
     def with_retention(self, retention: Millis) -> Materialized:
-        """Return a copy that keeps windows for `retention` (ms or timedelta).
+        """Return a copy that keeps windows for `retention` (ms, timedelta or "30 s").
 
         Example:
             >>> import kstreams_repl as ks
@@ -355,7 +355,7 @@ class Suppressed:
         application.
 
         Args:
-            limit: how long an update is buffered (ms or timedelta).
+            limit: how long an update is buffered (ms, timedelta or "30 s").
             max_records, max_bytes: limits of the buffer; None: unlimited.
             shut_down_when_full: stop the application instead of emitting early.
             name: name of the node; its store is ``<name>-store``.
@@ -366,7 +366,7 @@ class Suppressed:
             >>> slower = ks.Suppressed.until_time_limit(5_000)
         """
         _check_bounds(max_records, max_bytes)
-        wait = not_negative(limit, "limit")
+        wait = as_millis(limit, "limit")
         return cls(wait, max_records, max_bytes, shut_down_when_full, _named(name), logging, dict(topic_config or {}))
 
     def with_name(self, name: str) -> Suppressed:

@@ -13,7 +13,7 @@ from kstreams_repl.dsl.grouped_stream import AGGREGATE, GroupedStream
 from kstreams_repl.dsl.options import Materialized, materialized, with_value_serde
 from kstreams_repl.dsl.stream_operators import StreamOperators
 from kstreams_repl.dsl.table_operators import TableOperators
-from kstreams_repl.dsl.windows import Millis
+from kstreams_repl.durations import Millis
 from kstreams_repl.operators.aggregators import nothing
 from kstreams_repl.operators.stream_sql import StreamSql
 from kstreams_repl.operators.stream_sql_aggregate import StreamSqlAggregate

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from kstreams_repl.dsl.windows import Millis, not_negative, positive
+from kstreams_repl.durations import Millis, as_millis
 from kstreams_repl.errors import TopologyError
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 
@@ -53,11 +53,11 @@ class Stores:
 
     @staticmethod
     def persistent_versioned_key_value_store(name: str, history_retention: Millis) -> StoreBuilder:
-        """Return a store on disk that keeps each key's versions of the last `history_retention` (ms or timedelta).
+        """Return a store on disk that keeps each key's versions of the last `history_retention` (ms, timedelta or "30 s").
 
         Args:
             name: name of the store.
-            history_retention: how long versions are kept (ms or timedelta).
+            history_retention: how long versions are kept (ms, timedelta or "30 s").
 
         Raises:
             TopologyError: the time is negative.
@@ -66,7 +66,7 @@ class Stores:
             >>> import kstreams_repl as ks
             >>> store = ks.Stores.persistent_versioned_key_value_store("prices", 3_600_000)
         """
-        return StoreBuilder(name, StoreKind.VERSIONED, retention_ms=not_negative(history_retention, "history_retention"))
+        return StoreBuilder(name, StoreKind.VERSIONED, retention_ms=as_millis(history_retention, "history_retention"))
 
     @staticmethod
     def in_memory_key_value_store(name: str) -> StoreBuilder:
@@ -101,8 +101,8 @@ class Stores:
 
         Args:
             name: name of the store.
-            retention: how long windows are kept (ms or timedelta).
-            window_size: length of a window (ms or timedelta).
+            retention: how long windows are kept (ms, timedelta or "30 s").
+            window_size: length of a window (ms, timedelta or "30 s").
             retain_duplicates: whether to keep several values per key and time.
 
         Example:
@@ -135,11 +135,11 @@ class Stores:
 
     @staticmethod
     def persistent_session_store(name: str, retention: Millis) -> StoreBuilder:
-        """Return a session store on disk that keeps sessions for `retention` (ms or timedelta).
+        """Return a session store on disk that keeps sessions for `retention` (ms, timedelta or "30 s").
 
         Args:
             name: name of the store.
-            retention: how long sessions are kept (ms or timedelta).
+            retention: how long sessions are kept (ms, timedelta or "30 s").
 
         Raises:
             TopologyError: the time is negative.
@@ -148,15 +148,15 @@ class Stores:
             >>> import kstreams_repl as ks
             >>> store = ks.Stores.persistent_session_store("visits", 3_600_000)
         """
-        return StoreBuilder(name, StoreKind.SESSION, retention_ms=not_negative(retention, "retention"))
+        return StoreBuilder(name, StoreKind.SESSION, retention_ms=as_millis(retention, "retention"))
 
     @staticmethod
     def in_memory_session_store(name: str, retention: Millis) -> StoreBuilder:
-        """Return a session store in memory that keeps sessions for `retention` (ms or timedelta).
+        """Return a session store in memory that keeps sessions for `retention` (ms, timedelta or "30 s").
 
         Args:
             name: name of the store.
-            retention: how long sessions are kept (ms or timedelta).
+            retention: how long sessions are kept (ms, timedelta or "30 s").
 
         Raises:
             TopologyError: the time is negative.
@@ -196,11 +196,11 @@ class Stores:
 
     @staticmethod
     def persistent_session_store_with_headers(name: str, retention: Millis) -> StoreBuilder:
-        """Return a session store on disk that keeps headers with each aggregate, for `retention` (ms or timedelta).
+        """Return a session store on disk that keeps headers with each aggregate, for `retention` (ms, timedelta or "30 s").
 
         Args:
             name: name of the store.
-            retention: how long sessions are kept (ms or timedelta).
+            retention: how long sessions are kept (ms, timedelta or "30 s").
 
         Raises:
             TopologyError: the time is negative.
@@ -378,7 +378,7 @@ class Stores:
 
 def _windows(name: str, kind: StoreKind, retention: Millis, window_size: Millis, retain_duplicates: bool) -> StoreBuilder:
     return StoreBuilder(
-        name, kind, retention_ms=not_negative(retention, "retention"), window_size_ms=positive(window_size, "window_size"),
+        name, kind, retention_ms=as_millis(retention, "retention"), window_size_ms=as_millis(window_size, "window_size", least=1),
         retain_duplicates=retain_duplicates,
     )
 

@@ -21,7 +21,8 @@ from kstreams_repl.dsl.store_plans import join_store, outer_join_store
 from kstreams_repl.dsl.stream_base import AbstractTable, check_callable, check_kind, first_known, serde_or_none
 from kstreams_repl.dsl.stream_operators import StreamOperators
 from kstreams_repl.dsl.table_sources import stores_read
-from kstreams_repl.dsl.windows import JoinWindows, not_negative
+from kstreams_repl.dsl.windows import JoinWindows
+from kstreams_repl.durations import as_millis
 from kstreams_repl.errors import TopologyError
 from kstreams_repl.operators.pass_through import PassThrough
 from kstreams_repl.operators.stream_global_table_join import StreamGlobalTableJoin
@@ -239,7 +240,7 @@ def join_table(left: StreamT, table: AbstractTable, joiner: Joiner, left_join: b
     node_name = graph.name_or_generate(name, "KSTREAM-LEFTJOIN-" if left_join else "KSTREAM-JOIN-")
     buffer, grace = None, None
     if options.get("grace") is not None:
-        grace = not_negative(options["grace"], "grace")
+        grace = as_millis(options["grace"], "grace")
         if table._node.output_versioned is False:
             raise _not_versioned(node_name, table.name)
         buffer = f"{node_name}-Buffer"

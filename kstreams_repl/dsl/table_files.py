@@ -10,6 +10,7 @@ from kstreams_repl import serdes
 from kstreams_repl.dsl.call_log import logged
 from kstreams_repl.dsl.graph_nodes import TableFilesGraphNode
 from kstreams_repl.dsl.stream_base import AbstractStream, first_known, serde_or_none
+from kstreams_repl.durations import Millis, as_millis
 from kstreams_repl.errors import TopologyError, did_you_mean
 from kstreams_repl.extras import extras, require
 from kstreams_repl.operators.record_columns import type_of
@@ -36,7 +37,7 @@ class TableFilesStream(AbstractStream):
         key_column: str | None = None,
         timestamp_column: str | None = None,
         target_file_bytes: int = TARGET_FILE_BYTES,
-        commit_interval_ms: int = COMMIT_INTERVAL_MS,
+        commit_interval_ms: Millis = COMMIT_INTERVAL_MS,
         table: str | None = None,
         catalog: Mapping[str, str] | None = None,
         storage_options: Mapping[str, str] | None = None,
@@ -92,7 +93,7 @@ class TableFilesStream(AbstractStream):
         node_name = self._graph.name_or_generate(name, "KSTREAM-TABLE-SINK-")
         files = TableFiles(
             str(path), format, _complete(columns, by, key_column, self.key_serde, timestamp_column), by, key_column, timestamp_column,
-            value_column, target_file_bytes, commit_interval_ms, table, tuple((catalog or {}).items()),
+            value_column, target_file_bytes, as_millis(commit_interval_ms, "commit_interval_ms"), table, tuple((catalog or {}).items()),
             tuple((storage_options or {}).items()),
         )  # fmt: skip
         self._graph.add(self._node, TableFilesGraphNode(node_name, self._graph.here(), files, self.key_serde, self.value_serde))

@@ -22,7 +22,7 @@ from kstreams_repl.dsl.table_sources import (
     map_values_state,
     transform_values_state,
 )
-from kstreams_repl.dsl.windows import Millis
+from kstreams_repl.durations import Millis
 from kstreams_repl.errors import TopologyError
 from kstreams_repl.operators.stream_session_window_aggregate import StreamSessionWindowAggregate
 from kstreams_repl.operators.stream_sliding_window_aggregate import StreamSlidingWindowAggregate

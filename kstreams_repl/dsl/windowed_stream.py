@@ -11,7 +11,8 @@ from kstreams_repl.dsl.grouped_stream import AGGREGATE, REDUCE, GroupedStream
 from kstreams_repl.dsl.options import EmitStrategy, Materialized, materialized, with_value_serde
 from kstreams_repl.dsl.store_plans import windowed_store
 from kstreams_repl.dsl.stream_base import TableT, check_callable, first_known
-from kstreams_repl.dsl.windows import AnyWindows, Millis, SessionWindows, SlidingWindows, UnlimitedWindows
+from kstreams_repl.dsl.windows import AnyWindows, SessionWindows, SlidingWindows, UnlimitedWindows
+from kstreams_repl.durations import Millis
 from kstreams_repl.errors import TopologyError
 from kstreams_repl.operators.aggregators import Aggregator, add_counts, count_one, nothing, reducing, zero
 from kstreams_repl.operators.base import Operator

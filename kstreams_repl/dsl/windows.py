@@ -1,4 +1,4 @@
-"""Windows: the time spans to which records are assigned. Sizes and times are milliseconds or `timedelta`.
+"""Windows: the time spans to which records are assigned. Sizes are milliseconds, `timedelta` or text such as "5 min".
 
 A window closes when stream time passes its end plus the grace period; later records for it are dropped and counted. Unlike in old
 Kafka Streams there is no hidden default: without `grace=` the grace period is 0.
@@ -7,49 +7,12 @@ Kafka Streams there is no hidden default: without `grace=` the grace period is 0
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import UTC, datetime
 
+from kstreams_repl.durations import Millis, as_millis
 from kstreams_repl.errors import TopologyError
 
 MAX_LONG = 2**63 - 1
-Millis = int | timedelta
-
-
-def to_millis(value: Any, what: str) -> int:
-    """Return an int or timedelta as milliseconds.
-
-    Raises:
-        TopologyError: the value is neither, or not a whole number of milliseconds.
-    """
-    if isinstance(value, timedelta):
-        millis, rest = divmod(value, timedelta(milliseconds=1))
-        if rest:
-            raise TopologyError(f"{what} = {value} is not a whole number of milliseconds", hint="round it to milliseconds")
-        return millis
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TopologyError(
-            f"{what} must be milliseconds (int) or a timedelta, got {value!r}", hint=f"{what}=timedelta(seconds=...)"
-        )
-    return value
-
-
-def positive(value: Any, what: str) -> int:
-    """Return a duration in milliseconds; raise unless it is greater than zero."""
-    millis = to_millis(value, what)
-    if millis <= 0:
-        raise TopologyError(
-            f"{what} must be larger than zero, got {millis} ms", hint=f"give {what} as milliseconds or a timedelta"
-        )
-    return millis
-
-
-def not_negative(value: Any, what: str) -> int:
-    """Return a duration in milliseconds; raise if it is negative."""
-    millis = to_millis(value, what)
-    if millis < 0:
-        raise TopologyError(f"{what} must not be negative, got {millis} ms", hint=f"use {what}=0 for none")
-    return millis
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +31,9 @@ class TimeWindows:
     grace_ms: int = 0
 
     def __post_init__(self) -> None:
-        positive(self.size_ms, "size")
-        positive(self.advance_ms, "advance")
-        not_negative(self.grace_ms, "grace")
+        object.__setattr__(self, "size_ms", as_millis(self.size_ms, "size", least=1))
+        object.__setattr__(self, "advance_ms", as_millis(self.advance_ms, "advance", least=1))
+        object.__setattr__(self, "grace_ms", as_millis(self.grace_ms, "grace"))
         if self.advance_ms > self.size_ms:
             raise TopologyError(
                 f"advance ({self.advance_ms} ms) is larger than the window size ({self.size_ms} ms): records between windows would be lost",
@@ -82,9 +45,9 @@ class TimeWindows:
         """Return windows of `size`, one after the other, or one every `advance`.
 
         Args:
-            size: length of a window (ms or timedelta).
-            grace: how long after its end a window still accepts records (ms or timedelta).
-            advance: distance of window starts (ms or timedelta); 0 < advance <= size; None = size.
+            size: length of a window (ms, timedelta or "30 s").
+            grace: how long after its end a window still accepts records (ms, timedelta or "30 s").
+            advance: distance of window starts (ms, timedelta or "30 s"); 0 < advance <= size; None = size.
 
         Raises:
             TopologyError: a value is out of range.
@@ -93,13 +56,13 @@ class TimeWindows:
             >>> import kstreams_repl as ks
             >>> windows = ks.TimeWindows.of_size(60_000, grace=5_000)
         """
-        size_ms = positive(size, "size")
-        advance_ms = size_ms if advance is None else positive(advance, "advance")
-        return cls(size_ms, advance_ms, not_negative(grace, "grace"))
+        size_ms = as_millis(size, "size", least=1)
+        advance_ms = size_ms if advance is None else as_millis(advance, "advance", least=1)
+        return cls(size_ms, advance_ms, as_millis(grace, "grace"))
 
     @classmethod
     def of_size_with_no_grace(cls, size: Millis) -> TimeWindows:
-        """Return windows of `size` (ms or timedelta), one after the other, that accept no late records.
+        """Return windows of `size` (ms, timedelta or "30 s"), one after the other, that accept no late records.
 
         Example:
             >>> import kstreams_repl as ks
@@ -109,7 +72,7 @@ class TimeWindows:
 
     @classmethod
     def of_size_and_grace(cls, size: Millis, grace: Millis) -> TimeWindows:
-        """Return windows of `size` that accept late records until `grace` after their end (ms or timedelta).
+        """Return windows of `size` that accept late records until `grace` after their end (ms, timedelta or "30 s").
 
         Example:
             >>> import kstreams_repl as ks
@@ -118,7 +81,7 @@ class TimeWindows:
         return cls.of_size(size, grace=grace)
 
     def advance_by(self, advance: Millis) -> TimeWindows:
-        """Return the same windows, one every `advance` (ms or timedelta).
+        """Return the same windows, one every `advance` (ms, timedelta or "30 s").
 
         Example:
             >>> import kstreams_repl as ks
@@ -147,7 +110,9 @@ class UnlimitedWindows:
         if isinstance(start, datetime):
             aware = start if start.tzinfo is not None else start.replace(tzinfo=UTC)
             start = int(aware.timestamp() * 1000)
-        return cls(not_negative(start, "start"))
+        if isinstance(start, bool) or not isinstance(start, int) or start < 0:
+            raise TopologyError(f"start must be a time >= 0, got {start!r}", hint="give milliseconds since 1970 or a datetime")
+        return cls(start)
 
     def start_on(self, start: int | datetime) -> UnlimitedWindows:
         """Return the window that starts at `start` (ms since the epoch, or a datetime; a naive one is UTC).
@@ -171,11 +136,11 @@ class SlidingWindows:
 
     @classmethod
     def of_time_difference(cls, difference: Millis, *, grace: Millis = 0) -> SlidingWindows:
-        """Return windows that contain records at most `difference` apart (ms or timedelta).
+        """Return windows that contain records at most `difference` apart (ms, timedelta or "30 s").
 
         Args:
-            difference: largest difference in time of two records of a window (ms or timedelta).
-            grace: how long after its end a window still accepts records (ms or timedelta).
+            difference: largest difference in time of two records of a window (ms, timedelta or "30 s").
+            grace: how long after its end a window still accepts records (ms, timedelta or "30 s").
 
         Raises:
             TopologyError: a value is negative.
@@ -184,11 +149,11 @@ class SlidingWindows:
             >>> import kstreams_repl as ks
             >>> windows = ks.SlidingWindows.of_time_difference(60_000, grace=0)
         """
-        return cls(not_negative(difference, "difference"), not_negative(grace, "grace"))
+        return cls(as_millis(difference, "difference"), as_millis(grace, "grace"))
 
     @classmethod
     def of_time_difference_with_no_grace(cls, difference: Millis) -> SlidingWindows:
-        """Return windows that contain records at most `difference` apart (ms or timedelta) and accept no late ones.
+        """Return windows that contain records at most `difference` apart (ms, timedelta or "30 s") and accept no late ones.
 
         Example:
             >>> import kstreams_repl as ks
@@ -216,11 +181,11 @@ class SessionWindows:
 
     @classmethod
     def of_inactivity_gap(cls, gap: Millis, *, grace: Millis = 0) -> SessionWindows:
-        """Return sessions that end after `gap` without a record (ms or timedelta).
+        """Return sessions that end after `gap` without a record (ms, timedelta or "30 s").
 
         Args:
-            gap: longest time between two records of a session (ms or timedelta).
-            grace: how long after its end a session still accepts records (ms or timedelta).
+            gap: longest time between two records of a session (ms, timedelta or "30 s").
+            grace: how long after its end a session still accepts records (ms, timedelta or "30 s").
 
         Raises:
             TopologyError: a value is negative.
@@ -229,11 +194,11 @@ class SessionWindows:
             >>> import kstreams_repl as ks
             >>> windows = ks.SessionWindows.of_inactivity_gap(300_000, grace=0)
         """
-        return cls(not_negative(gap, "gap"), not_negative(grace, "grace"))
+        return cls(as_millis(gap, "gap"), as_millis(grace, "grace"))
 
     @classmethod
     def of_inactivity_gap_with_no_grace(cls, gap: Millis) -> SessionWindows:
-        """Return sessions that end after `gap` without a record (ms or timedelta) and accept no late ones.
+        """Return sessions that end after `gap` without a record (ms, timedelta or "30 s") and accept no late ones.
 
         Example:
             >>> import kstreams_repl as ks
@@ -267,10 +232,10 @@ class JoinWindows:
         """Return windows that join records at most `difference` apart; `before=` and `after=` replace it on one side.
 
         Args:
-            difference: maximum distance in time, 0 or more (ms or timedelta).
-            grace: how long after a window's end out-of-order records still join (ms or timedelta).
-            before: how much earlier than the left record the right one may be (ms or timedelta); None = `difference`.
-            after: how much later (ms or timedelta); None = `difference`.
+            difference: maximum distance in time, 0 or more (ms, timedelta or "30 s").
+            grace: how long after a window's end out-of-order records still join (ms, timedelta or "30 s").
+            before: how much earlier than the left record the right one may be (ms, timedelta or "30 s"); None = `difference`.
+            after: how much later (ms, timedelta or "30 s"); None = `difference`.
 
         Raises:
             TopologyError: `difference` or `grace` is negative, or the window ends before it starts.
@@ -279,15 +244,15 @@ class JoinWindows:
             >>> import kstreams_repl as ks
             >>> windows = ks.JoinWindows.of_time_difference(5_000, grace=1_000)
         """
-        millis = not_negative(difference, "difference")
-        windows = cls(millis, millis, not_negative(grace, "grace"))
-        if before is not None:
-            windows = windows.before(before)
-        return windows if after is None else windows.after(after)
+        millis = as_millis(difference, "difference")
+        earlier, later = (
+            millis if each is None else as_millis(each, what, least=None) for each, what in ((before, "before"), (after, "after"))
+        )
+        return cls(earlier, later, as_millis(grace, "grace"))._checked()
 
     @classmethod
     def of_time_difference_with_no_grace(cls, difference: Millis) -> JoinWindows:
-        """Join records at most `difference` apart (ms or timedelta), and no late ones.
+        """Join records at most `difference` apart (ms, timedelta or "30 s"), and no late ones.
 
         Example:
             >>> import kstreams_repl as ks
@@ -309,7 +274,7 @@ class JoinWindows:
         """Return the same windows with another `before`; may be negative as long as `before + after >= 0`.
 
         Args:
-            difference: how much earlier than the left record the right one may be (ms or timedelta); negative values
+            difference: how much earlier than the left record the right one may be (ms, timedelta or "30 s"); negative values
                 move that end of the window to the other side of the record.
 
         Raises:
@@ -319,13 +284,13 @@ class JoinWindows:
             >>> import kstreams_repl as ks
             >>> windows = ks.JoinWindows.of_time_difference(5_000).before(60_000)
         """
-        return replace(self, before_ms=to_millis(difference, "before"))._checked()
+        return replace(self, before_ms=as_millis(difference, "difference", least=None))._checked()
 
     def after(self, difference: Millis) -> JoinWindows:
         """Return the same windows with another `after`; may be negative as long as `before + after >= 0`.
 
         Args:
-            difference: how much later than the left record the right one may be (ms or timedelta); negative values
+            difference: how much later than the left record the right one may be (ms, timedelta or "30 s"); negative values
                 move that end of the window to the other side of the record.
 
         Raises:
@@ -335,7 +300,7 @@ class JoinWindows:
             >>> import kstreams_repl as ks
             >>> windows = ks.JoinWindows.of_time_difference(5_000).after(0)
         """
-        return replace(self, after_ms=to_millis(difference, "after"))._checked()
+        return replace(self, after_ms=as_millis(difference, "difference", least=None))._checked()
 
     def _checked(self) -> JoinWindows:
         if self.before_ms + self.after_ms < 0:

@@ -20,6 +20,7 @@ from kstreams_repl.display.chart import Chart, ChartKind
 from kstreams_repl.display.markup import element, style_sheet
 from kstreams_repl.display.table import MAX_ROWS, Table
 from kstreams_repl.display.wording import counted
+from kstreams_repl.durations import Seconds, as_seconds
 from kstreams_repl.errors import PartialResultWarning, SqlError, did_you_mean
 from kstreams_repl.extras import extras
 from kstreams_repl.inspection.charts import axes, chart_of
@@ -133,12 +134,12 @@ class SqlResult:
         self._warn()
         return self._run(self._table)
 
-    def limited(self, rows: int, timeout: float) -> pa.Table:
+    def limited(self, rows: int, timeout: Seconds) -> pa.Table:
         """Return the first rows as an Arrow table, within a time: for callers that are not trusted with all of them.
 
         Args:
             rows: number of rows.
-            timeout: after which the query is cancelled.
+            timeout: seconds after which the query is cancelled.
 
         Raises:
             SqlError: it took longer, or DuckDB rejected it while it ran.
@@ -147,12 +148,13 @@ class SqlResult:
             >>> session.sql("SELECT value AS word FROM words ORDER BY word").limited(2, 10.0).num_rows
             2
         """
-        timer = threading.Timer(timeout, self._database.interrupt)
+        seconds = as_seconds(timeout, "timeout")
+        timer = threading.Timer(seconds, self._database.interrupt)
         timer.start()
         try:
             return self._relation.limit(rows).to_arrow_table()
         except duckdb.InterruptException as error:
-            raise SqlError(f"the query took longer than {timeout:.0f} s", hint="ask for less") from error
+            raise SqlError(f"the query took longer than {seconds:.0f} s", hint="ask for less") from error
         except duckdb.Error as error:
             raise explain(error, self._empty) from error
         finally:

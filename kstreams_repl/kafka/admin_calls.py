@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
+from kstreams_repl.durations import Seconds, as_seconds
 from kstreams_repl.errors import BrokerUnavailableError, KStreamsError
 from kstreams_repl.kafka.clients import ClientEvents, ClientSettings, make_admin_client
 from kstreams_repl.kafka.failures import is_unknown_topic, translate
@@ -19,9 +20,9 @@ T = TypeVar("T")
 class AdminCalls:
     """The connection of `Admin` and how it waits; `topics` is here because the hints of all errors need the names."""
 
-    def __init__(self, settings: ClientSettings, *, seconds: float = 10.0) -> None:
+    def __init__(self, settings: ClientSettings, *, seconds: Seconds = 10.0) -> None:
         self.settings = settings
-        self._seconds = seconds
+        self._seconds = as_seconds(seconds, "seconds", above=True)
         self._events = ClientEvents()
         self._reconnect()
 

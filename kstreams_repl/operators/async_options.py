@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, fields
-from datetime import timedelta
 from typing import Any, Literal, TypedDict, get_args
 
+from kstreams_repl.durations import Seconds, as_seconds
 from kstreams_repl.errors import TopologyError, did_you_mean
 
 Order = Literal["key", "partition", "none"]
 OnError = Literal["fail", "retry"]
-_UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
-_TEXT = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)")
 _TIMES = ("timeout", "backoff", "max_backoff", "breaker_rest", "within", "retry_backoff", "max_retry_backoff")
 _COUNTS = {"in_flight": 1, "in_flight_bytes": 1, "retries": 0, "breaker": 1, "batch": 1, "attempts": 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AsyncOptions:
-    """How an asynchronous node calls its function. Times are milliseconds, a timedelta, or text such as "20ms", "1.5s", "2m".
+    """How an asynchronous node calls its function. Durations are seconds, a timedelta, or text such as "20 ms", "1.5 s".
 
     Attributes:
         in_flight: most records whose calls run at the same time, per node and instance.
@@ -46,25 +43,25 @@ class AsyncOptions:
 
     Example:
         >>> AsyncOptions(in_flight=64, timeout="2s", batch=16).timeout
-        2000
+        2.0
     """
 
     in_flight: int = 100
     in_flight_bytes: int = 64 * 1024 * 1024
     order: Order = "key"
-    timeout: Any = 30_000
+    timeout: Any = 30.0
     retries: int = 0
-    backoff: Any = 100
-    max_backoff: Any = 10_000
+    backoff: Any = 0.1
+    max_backoff: Any = 10.0
     rate: float | None = None
     breaker: int | None = None
-    breaker_rest: Any = 30_000
+    breaker_rest: Any = 30.0
     batch: int | None = None
-    within: Any = 20
+    within: Any = 0.02
     on_error: OnError = "fail"
     attempts: int = 5
-    retry_backoff: Any = 1_000
-    max_retry_backoff: Any = 300_000
+    retry_backoff: Any = 1.0
+    max_retry_backoff: Any = 300.0
     durable: bool = False
     key_serde: Any = None
     value_serde: Any = None
@@ -72,7 +69,9 @@ class AsyncOptions:
 
     def __post_init__(self) -> None:
         for name in _TIMES:
-            object.__setattr__(self, name, _milliseconds(name, getattr(self, name), optional=name == "timeout"))
+            if name != "timeout" or self.timeout is not None:
+                seconds = as_seconds(getattr(self, name), name, above=name == "timeout", error=TopologyError)
+                object.__setattr__(self, name, seconds)
         for name, low in _COUNTS.items():
             number = getattr(self, name)
             if number is None and name in ("breaker", "batch"):
@@ -95,19 +94,19 @@ class AsyncArguments(TypedDict, total=False):
     in_flight: int
     in_flight_bytes: int
     order: Order
-    timeout: int | str | timedelta | None
+    timeout: Seconds | None
     retries: int
-    backoff: int | str | timedelta
-    max_backoff: int | str | timedelta
+    backoff: Seconds
+    max_backoff: Seconds
     rate: float | None
     breaker: int | None
-    breaker_rest: int | str | timedelta
+    breaker_rest: Seconds
     batch: int | None
-    within: int | str | timedelta
+    within: Seconds
     on_error: OnError
     attempts: int
-    retry_backoff: int | str | timedelta
-    max_retry_backoff: int | str | timedelta
+    retry_backoff: Seconds
+    max_retry_backoff: Seconds
     durable: bool
     key_serde: Any
     value_serde: Any
@@ -125,18 +124,3 @@ def async_options(operator: str, options: AsyncArguments) -> AsyncOptions:
         if name not in known:
             raise TopologyError(f"{operator}() has no option {name!r}", hint=did_you_mean(name, known) or f"options: {', '.join(known)}")
     return AsyncOptions(**options)
-
-
-def _milliseconds(name: str, value: Any, *, optional: bool) -> int | None:
-    if value is None and optional:
-        return None
-    if isinstance(value, timedelta):
-        value = round(value.total_seconds() * 1000)
-    elif isinstance(value, str) and (found := _TEXT.fullmatch(value.strip())):
-        value = round(float(found[1]) * _UNITS[found[2]])
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0 or (name == "timeout" and not value):
-        raise TopologyError(
-            f"{name} must be a time of at least {1 if name == 'timeout' else 0} ms, got {value!r}",
-            hint=f'give milliseconds, a timedelta or text: {name}="20ms"',
-        )
-    return value

@@ -6,10 +6,11 @@ import inspect
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar
 
+from kstreams_repl.durations import Millis
 from kstreams_repl.errors import KStreamsError, TopologyError
 from kstreams_repl.metrics.custom import StreamsMetrics
 from kstreams_repl.operators.base import Cancellable, NodeContext, Operator, Process
@@ -167,7 +168,7 @@ class NodeProcessorContext:
 
     def schedule(
         self,
-        interval: timedelta | int,
+        interval: Millis,
         punctuation: PunctuationType,
         callback: Callable[[int], None],
         *,

@@ -7,10 +7,11 @@ A *supplier* is a callable without arguments that returns a new processor for ea
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+from kstreams_repl.durations import Millis
 from kstreams_repl.processor.punctuation import PunctuationType
 from kstreams_repl.processor.record import FixedKeyRecord, Record
 from kstreams_repl.types import RecordMetadata
@@ -176,17 +177,17 @@ class ProcessingContext(Protocol):
 
     def schedule(
         self,
-        interval: timedelta | int,
+        interval: Millis,
         punctuation: PunctuationType,
         callback: Callable[[int], None],
         *,
         start: datetime | int | None = None,
     ) -> Cancellable:
-        """Call `callback(timestamp_ms)` every `interval` (timedelta or ms) of stream or wall-clock time, first at `start` (ms or a
+        """Call `callback(timestamp_ms)` every `interval` (ms, timedelta or "30 s") of stream or wall-clock time, first at `start` (ms or a
         datetime; naive ones are UTC) if given.
 
         Args:
-            interval: time between two calls, 1 ms or more (timedelta or ms).
+            interval: time between two calls, 1 ms or more (ms, timedelta or "30 s").
             punctuation: which time decides.
             callback: called with the time (ms since 1970).
             start: time of the first call (ms since 1970 or a datetime; naive ones are UTC); None: one `interval` from now.

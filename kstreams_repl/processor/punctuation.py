@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from kstreams_repl.errors import KStreamsError
+from kstreams_repl.durations import Millis, as_millis
+from kstreams_repl.errors import CallError, KStreamsError
 from kstreams_repl.types import is_async
 
 
@@ -19,7 +20,7 @@ class PunctuationType(StrEnum):
 
 
 def checked_schedule(
-    interval: timedelta | int,
+    interval: Millis,
     punctuation: PunctuationType | str,
     callback: Callable[[int], None],
     start: datetime | int | None,
@@ -30,11 +31,7 @@ def checked_schedule(
     Raises:
         KStreamsError: the interval is below 1 ms, the type is unknown, the callback is not callable, or the start is not a time.
     """
-    every = round(interval.total_seconds() * 1000) if isinstance(interval, timedelta) else interval
-    if isinstance(every, bool) or not isinstance(every, int) or every < 1:
-        raise KStreamsError(
-            f"a punctuation interval must be >= 1 ms, got {interval!r}", hint="pass whole milliseconds or a timedelta", node=node
-        )
+    every = as_millis(interval, "interval", least=1, error=CallError, node=node)
     try:
         clock = PunctuationType(punctuation)
     except ValueError:

@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 
+from kstreams_repl.durations import Seconds, as_seconds
 from kstreams_repl.errors import AccessDeniedError, KStreamsError, QueryServerError
 from kstreams_repl.queries.client_requests import (
     FRESH_SECONDS,
@@ -358,7 +359,7 @@ class AsyncQueryClient(ClientRequests):
 
 
 def connect(
-    url: str, *, token: str | os.PathLike[str] | Secret, timeout: float = 30.0, cafile: str | os.PathLike[str] | None = None
+    url: str, *, token: str | os.PathLike[str] | Secret, timeout: Seconds = 30.0, cafile: str | os.PathLike[str] | None = None
 ) -> QueryClient:
     """Return a client of a query server.
 
@@ -375,7 +376,7 @@ def connect(
     Example:
         >>> state = ks.queries.connect("http://127.0.0.1:8081", token=app.query_token_path)     # doctest: +SKIP
     """
-    client = QueryClient(url, token_of(token), timeout=timeout, verify=verified_by(cafile))
+    client = QueryClient(url, token_of(token), timeout=as_seconds(timeout, "timeout", above=True), verify=verified_by(cafile))
     try:
         client._refresh()
     except AccessDeniedError:
@@ -388,7 +389,7 @@ def connect(
 
 
 def connect_async(
-    url: str, *, token: str | os.PathLike[str] | Secret, timeout: float = 30.0, cafile: str | os.PathLike[str] | None = None
+    url: str, *, token: str | os.PathLike[str] | Secret, timeout: Seconds = 30.0, cafile: str | os.PathLike[str] | None = None
 ) -> AsyncQueryClient:
     """Return an asynchronous client of a query server; it connects with its first call.
 
@@ -398,7 +399,7 @@ def connect_async(
     Example:
         >>> state = ks.queries.connect_async("http://127.0.0.1:8081", token=app.query_token_path)     # doctest: +SKIP
     """
-    return AsyncQueryClient(url, token_of(token), timeout=timeout, verify=verified_by(cafile))
+    return AsyncQueryClient(url, token_of(token), timeout=as_seconds(timeout, "timeout", above=True), verify=verified_by(cafile))
 
 
 def verified_by(cafile: str | os.PathLike[str] | None) -> Any:

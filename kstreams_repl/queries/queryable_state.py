@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 from kstreams_repl.config import StreamsConfig
+from kstreams_repl.durations import Seconds, as_seconds
 from kstreams_repl.errors import CallError
 from kstreams_repl.instance.state.state_directory import state_root
 from kstreams_repl.queries.local_stores import LocalStores
@@ -46,7 +47,7 @@ class QueryableState:
         provider.stores(asked.store_name, asked.queryable_store_type)  # refuses now what it would refuse at the first read
         return asked.queryable_store_type.create(provider, asked.store_name)
 
-    def query(self, request: StateQueryRequest, *, timeout: float = 0.0) -> StateQueryResult:
+    def query(self, request: StateQueryRequest, *, timeout: Seconds = 0.0) -> StateQueryResult:
         """Return the answers to a request, by partition.
 
         Args:
@@ -57,7 +58,7 @@ class QueryableState:
             UnknownStateStoreError: there is no such store.
             StreamsNotStartedError: the application was never started on this host.
         """
-        return run_query(self.local, request, timeout=timeout)
+        return run_query(self.local, request, timeout=as_seconds(timeout, "timeout"))
 
     @property
     def notes(self) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kstreams_repl.durations import Seconds, as_seconds
 from kstreams_repl.queries.queryable_state import asked_for
 from kstreams_repl.queries.remote_stores import RemoteStoreProvider, RemoteStores
 from kstreams_repl.queries.run_remote_query import run_remote_query
@@ -39,7 +40,7 @@ class RemoteState:
         self._stores.partition_count(asked.store_name)  # refuses now what it would refuse at the first read
         return asked.queryable_store_type.create(provider, asked.store_name)
 
-    def query(self, request: StateQueryRequest, *, timeout: float = 0.0) -> StateQueryResult:
+    def query(self, request: StateQueryRequest, *, timeout: Seconds = 0.0) -> StateQueryResult:
         """Return the answers to a request, by partition, of all hosts.
 
         Args:
@@ -50,4 +51,4 @@ class RemoteState:
             UnknownStateStoreError: there is no such store.
             StateStoreNotAvailableError: it is kept in memory, or no server answers.
         """
-        return run_remote_query(self._stores, request, timeout=timeout)
+        return run_remote_query(self._stores, request, timeout=as_seconds(timeout, "timeout"))

@@ -240,9 +240,9 @@ class AsyncNode:
         if not isinstance(error, Exception) or options.on_error != "retry" or call.attempt >= options.attempts:
             self.failed += 1
             return False
-        pause = min(options.retry_backoff * 2 ** (call.attempt - 1), max(options.retry_backoff, options.max_retry_backoff))
+        seconds = min(options.retry_backoff * 2 ** (call.attempt - 1), max(options.retry_backoff, options.max_retry_backoff))
         call.attempt += 1
-        call.due = max(1, self.node.wall_clock() + pause)
+        call.due = max(1, self.node.wall_clock() + round(seconds * 1000))
         call.cause = f"{type(error).__name__}: {error}"
         call.trace = "".join(traceback.format_exception(error))[-_MOST_TRACE:]
         call.done, call.changed, call.result, call.error, call.effects = False, True, None, None, None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import struct
-from datetime import timedelta
 from typing import Any
 
-from kstreams_repl.errors import ConfigError
+from kstreams_repl.durations import Millis, as_millis
+from kstreams_repl.errors import CallError
 from kstreams_repl.serdes.base import Serde, wrong_bytes, wrong_type
 from kstreams_repl.types import Windowed
 
@@ -21,26 +21,16 @@ def _resolved(inner: Serde | str) -> Serde:
     return resolve(inner)
 
 
-def _millis(size: Any) -> int:
-    if isinstance(size, timedelta):
-        size = size // timedelta(milliseconds=1)
-    if isinstance(size, bool) or not isinstance(size, int) or size < 0:
-        raise ConfigError(
-            f"the window size must be a whole number of ms >= 0, got {size!r}", hint="give the size as milliseconds (int) or a timedelta"
-        )
-    return size
-
-
-def time_windowed(inner: Serde | str, size_ms: int | timedelta) -> Serde:
+def time_windowed(inner: Serde | str, size_ms: Millis) -> Serde:
     """Return the serde of keys of time windows of one size, as Kafka Streams' `TimeWindowedSerde`.
 
-    The end of a window is not serialized: it is start + `size_ms` (ms, or a timedelta), capped at the largest long. `inner` is a
+    The end of a window is not serialized: it is start + `size_ms` (ms, a timedelta, or "30 s"), capped at the largest long. `inner` is a
     serde or its name.
 
     Raises:
-        ConfigError: the size is not a whole number of milliseconds, or negative.
+        CallError: the size is no duration, or negative.
     """
-    inner, size = _resolved(inner), _millis(size_ms)
+    inner, size = _resolved(inner), as_millis(size_ms, "size_ms", error=CallError)
     key_to_bytes, key_from_bytes = inner.serialize, inner.deserialize
     pack, unpack_from = _LONG.pack, _LONG.unpack_from
 

@@ -9,6 +9,7 @@ from typing import Any
 from kstreams_repl.call_checks import checked_calls
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.display.table import Table
+from kstreams_repl.durations import Seconds, as_seconds
 from kstreams_repl.errors import ConfigError, KStreamsError
 from kstreams_repl.inspection import SqlResult
 from kstreams_repl.session.application.registry import ApplicationRegistry
@@ -244,7 +245,7 @@ class TopicAccess:
         return self.client.read(topic, n, start=start, key_serde=key_serde, value_serde=value_serde)
 
     def record(
-        self, *topics: str, n: int | None = None, timeout: float | None = None, offsets: Any = None
+        self, *topics: str, n: int | None = None, timeout: Seconds | None = None, offsets: Any = None
     ) -> Recording:
         """Return an exact recording of topics: bytes, headers, times and offsets.
 
@@ -262,7 +263,8 @@ class TopicAccess:
             >>> len(recording)
             5
         """
-        return record_topics(self.client.admin, topics, n=n, seconds=timeout, offsets=offsets)
+        seconds = None if timeout is None else as_seconds(timeout, "timeout")
+        return record_topics(self.client.admin, topics, n=n, seconds=seconds, offsets=offsets)
 
     def serdes_of(self, topic: str) -> tuple[Any, Any]:
         """Return (key serde, value serde) of a topic; None for a side that this session does not know.
@@ -273,7 +275,7 @@ class TopicAccess:
         return self.client.serdes_of(topic)
 
     def peek(
-        self, target: Any, n: int = 10, *, timeout: float = 5.0, topology: Any = None, config: Mapping[str, Any] | None = None
+        self, target: Any, n: int = 10, *, timeout: Seconds = 5.0, topology: Any = None, config: Mapping[str, Any] | None = None
     ) -> Records | Table:
         """Return the last values of a topic, node, stream or table, without deploying anything.
 
@@ -295,10 +297,10 @@ class TopicAccess:
             >>> session.peek('long', topology=builder)
         """
         return peek(
-            self.client, self._applications, target, n, seconds=timeout, topology=topology, config=config or {}
+            self.client, self._applications, target, n, seconds=as_seconds(timeout, "timeout"), topology=topology, config=config or {}
         )
 
-    def sample(self, topology: Any, *, n: int = 10, timeout: float = 5.0, config: Mapping[str, Any] | None = None) -> Sample:
+    def sample(self, topology: Any, *, n: int = 10, timeout: Seconds = 5.0, config: Mapping[str, Any] | None = None) -> Sample:
         """Run a topology over a bounded sample of its topics and keep the last `n` values of every node.
 
         Args:
@@ -310,8 +312,9 @@ class TopicAccess:
         Example:
             >>> sample = session.sample(builder, n=3)
         """
+        seconds = as_seconds(timeout, "timeout")
         built, checked = built_with_serdes(self.client, topology, StreamsConfig({**self.client.config, **(config or {})}))
-        return sample(self.client.admin, built, node=None, n=n, seconds=timeout, config=checked)
+        return sample(self.client.admin, built, node=None, n=n, seconds=seconds, config=checked)
 
     def sql(
         self,

@@ -11,12 +11,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from datetime import datetime, timedelta
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Literal, get_args
 
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.errors import IllegalStateTransitionError, InvalidStateStoreError, UnknownTopicError, did_you_mean
+from kstreams_repl.durations import Millis, as_millis
+from kstreams_repl.errors import CallError, IllegalStateTransitionError, InvalidStateStoreError, UnknownTopicError, did_you_mean
 from kstreams_repl.metrics.snapshot import Metric
 from kstreams_repl.processor.current_call import CallContext
 from kstreams_repl.runtime.columnar_queue import LOOP_THRESHOLD
@@ -31,7 +32,7 @@ from kstreams_repl.testing.driver_topics import ProducedRecord as ProducedRecord
 from kstreams_repl.testing.driver_topics import TestInputTopic as TestInputTopic
 from kstreams_repl.testing.driver_topics import TestOutputTopic as TestOutputTopic
 from kstreams_repl.testing.driver_topics import TestRecord as TestRecord
-from kstreams_repl.testing.driver_topics import serdes_of_topic, span_ms, time_ms
+from kstreams_repl.testing.driver_topics import serdes_of_topic, time_ms
 from kstreams_repl.testing.host import DriverCollector, DriverHost
 from kstreams_repl.topology.names import validate_name
 from kstreams_repl.types import Headers, RecordBatch
@@ -141,7 +142,7 @@ class TopologyTestDriver(RetriesReader):
         value_serde: Any = None,
         *,
         start_timestamp: int | datetime | None = None,
-        auto_advance: int | timedelta = 0,
+        auto_advance: Millis = 0,
     ) -> TestInputTopic:
         """Return an input topic that pipes records into `topic`; serdes (or their names) default to bytes.
 
@@ -150,7 +151,7 @@ class TopologyTestDriver(RetriesReader):
             key_serde, value_serde: a serde or its name; None = bytes.
             start_timestamp: of the first record without its own; None: the mocked wall clock (with `auto_advance`: its current
                 time).
-            auto_advance: how much later each further record is (ms or timedelta).
+            auto_advance: how much later each further record is (ms, timedelta or "30 s").
 
         Example:
             >>> import kstreams_repl as ks
@@ -163,7 +164,7 @@ class TopologyTestDriver(RetriesReader):
             >>> driver.state_store("counts").get("a").timestamp
             1000
         """
-        advance = span_ms(auto_advance, "auto_advance")
+        advance = as_millis(auto_advance, "auto_advance", error=CallError)
         start = None if start_timestamp is None else time_ms(start_timestamp, "start_timestamp")
         if start is None and advance:
             start = self._now
@@ -206,8 +207,8 @@ class TopologyTestDriver(RetriesReader):
         """
         return set(self._outputs)
 
-    def advance_wall_clock_time(self, by: int | timedelta) -> None:
-        """Advance the mocked wall clock by `by` (ms or timedelta): calls of asynchronous nodes end in order of time, due
+    def advance_wall_clock_time(self, by: Millis) -> None:
+        """Advance the mocked wall clock by `by` (ms, timedelta or "30 s"): calls of asynchronous nodes end in order of time, due
         wall-clock punctuations run once, and a commit follows.
 
         Example:
@@ -224,7 +225,7 @@ class TopologyTestDriver(RetriesReader):
         tasks = self._tasks.all
         for _, host in tasks:
             host.fold()
-        end = self._now + span_ms(by, "the advance of the wall clock")
+        end = self._now + as_millis(by, "by", error=CallError)
         while due := [at for _, host in tasks if (at := host.time_of_calls(end)) is not None]:
             self._now = min(due)
             self._complete()

@@ -8,7 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, Protocol
 
 from kstreams_repl.config import StreamsConfig
+from kstreams_repl.durations import Millis, as_millis
 from kstreams_repl.errors import (
+    CallError,
     InvalidRecordError,
     KStreamsError,
     did_you_mean,
@@ -114,11 +116,11 @@ class TestInputTopic:
         data = on_the_wire(key_serde, value_serde, key_serde.serialize(key), value_serde.serialize(value), pairs)
         self._driver.pipe_bytes(self.topic, data[0], data[1], at, data[2], partition=partition)
 
-    def advance_time(self, by: int | timedelta) -> None:
-        """Advance the time of later records without their own timestamp (ms or timedelta).
+    def advance_time(self, by: Millis) -> None:
+        """Advance the time of later records without their own timestamp (ms, timedelta or "30 s").
 
         Args:
-            by: how much later (ms or timedelta), 0 or more.
+            by: how much later (ms, timedelta or "30 s"), 0 or more.
 
         Raises:
             KStreamsError: `by` is negative, or neither.
@@ -135,7 +137,7 @@ class TestInputTopic:
             >>> driver.create_output_topic("out", "string", "string").read_record().timestamp
             1500
         """
-        span = span_ms(by, "the advance")
+        span = as_millis(by, "by", error=CallError)
         self._next = (self._driver.now() if self._next is None else self._next) + span
 
     def pipe_records(self, records: Iterable[TestRecord | tuple[Any, ...]]) -> None:
@@ -156,14 +158,14 @@ class TestInputTopic:
             self.pipe_input(*record)
 
     def pipe_value_list(
-        self, values: Iterable[Any], start: int | datetime | None = None, advance: int | timedelta | None = None
+        self, values: Iterable[Any], start: int | datetime | None = None, advance: Millis | None = None
     ) -> None:
         """Pipe values without keys, in order.
 
         Args:
             start: time of the first record (ms or datetime), with `advance` between records; without both the topic's own times
                 apply.
-            advance: ms or timedelta.
+            advance: ms, timedelta or "30 s".
 
         Example:
             >>> import kstreams_repl as ks
@@ -176,7 +178,7 @@ class TestInputTopic:
         self.pipe_key_value_list(((None, value) for value in values), start, advance)
 
     def pipe_key_value_list(
-        self, pairs: Iterable[tuple[Any, Any]], start: int | datetime | None = None, advance: int | timedelta | None = None
+        self, pairs: Iterable[tuple[Any, Any]], start: int | datetime | None = None, advance: Millis | None = None
     ) -> None:
         """Pipe `(key, value)` pairs in order; times as for `pipe_value_list`.
 
@@ -192,7 +194,7 @@ class TestInputTopic:
             self.pipe_records(pairs)
             return
         at = self._driver.now() if start is None else time_ms(start, "start")
-        by = 0 if advance is None else span_ms(advance, "advance")
+        by = 0 if advance is None else as_millis(advance, "advance", error=CallError)
         for number, (key, value) in enumerate(pairs):
             self.pipe_input(key, value, at + number * by)
 
@@ -371,14 +373,6 @@ class TestOutputTopic:
             {'a': 'TO', 'b': 'BE'}
         """
         return dict(self.read_key_values())
-
-
-def span_ms(span: int | timedelta, what: str) -> int:
-    """Return a duration in milliseconds."""
-    millis = round(span.total_seconds() * 1000) if isinstance(span, timedelta) else span
-    if isinstance(millis, bool) or not isinstance(millis, int) or millis < 0:
-        raise KStreamsError(f"{what} must be >= 0 ms, got {span!r}", hint="give milliseconds (int, 0 or more) or a timedelta")
-    return millis
 
 
 def time_ms(at: int | datetime, what: str) -> int:

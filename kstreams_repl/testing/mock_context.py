@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from kstreams_repl import serdes
 from kstreams_repl.config import StreamsConfig
+from kstreams_repl.durations import Millis
 from kstreams_repl.errors import InvalidStateStoreError, did_you_mean
 from kstreams_repl.metrics.custom import StreamsMetrics
 from kstreams_repl.processor import PunctuationType
@@ -142,7 +143,7 @@ class MockProcessorContext:
 
     def schedule(
         self,
-        interval: timedelta | int,
+        interval: Millis,
         punctuation: PunctuationType,
         callback: Callable[[int], None],
         *,
@@ -151,7 +152,7 @@ class MockProcessorContext:
         """Capture a punctuation; it runs only when the test calls it.
 
         Args:
-            interval: time between two calls, 1 ms or more (timedelta or ms).
+            interval: time between two calls, 1 ms or more (ms, timedelta or "30 s").
             punctuation: which time decides.
             callback: called with the time (ms since 1970).
             start: time of the first call (ms since 1970 or a datetime; naive ones are UTC); None: one `interval` from now.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
+from kstreams_repl.durations import Millis, as_millis
 from kstreams_repl.errors import TopologyError, did_you_mean
 
 EARLIEST, LATEST, NONE = "earliest", "latest", "none"
@@ -58,12 +59,15 @@ class AutoOffsetReset:
         return NONE
 
     @staticmethod
-    def by_duration(duration: timedelta) -> str:
+    def by_duration(duration: Millis) -> str:
         """Start at the first record that is at most this old by its timestamp (by the instance's clock), or at the end if there
         is none.
 
+        Args:
+            duration: ms, timedelta or "30 s".
+
         Raises:
-            TopologyError: the duration is negative.
+            TopologyError: it is no duration, or negative.
 
         Example:
             >>> import kstreams_repl as ks
@@ -71,9 +75,7 @@ class AutoOffsetReset:
             >>> ks.AutoOffsetReset.by_duration(timedelta(hours=1))
             'by_duration:PT3600S'
         """
-        if not isinstance(duration, timedelta) or duration < timedelta(0):
-            raise TopologyError(f"by_duration() expected a timedelta >= 0, got {duration!r}", hint="timedelta(hours=1)")
-        return f"{_BY_DURATION}PT{duration.total_seconds():.3f}".rstrip("0").rstrip(".") + "S"
+        return f"{_BY_DURATION}PT{as_millis(duration, 'duration') / 1000:.3f}".rstrip("0").rstrip(".") + "S"
 
 
 def duration_ms(policy: str) -> int | None:

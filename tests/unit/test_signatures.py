@@ -53,7 +53,7 @@ OTHER_MEANINGS = {
     "Application.wait": "until= is a condition there",
     "Admin.__init__": "of every call, set once",
     "BatchReport.__init__": "seconds is a duration that was measured",
-    "StoreBuilder.__init__": "a description with the figures that the engine reads; `Stores` makes one of ms or timedeltas",
+    "StoreBuilder.__init__": "a description with the figures that the engine reads; `Stores` makes one of durations",
 }
 
 

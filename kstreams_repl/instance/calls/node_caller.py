@@ -81,7 +81,7 @@ class NodeCaller:
         self.running = self.most_running = self.calls = self.failures = self.timeouts = self.repeats = 0
         self.times = Counter()
         options = self.options
-        self._seconds = None if options.timeout is None else options.timeout / 1000
+        self._seconds = options.timeout
         self._lanes = not operator.is_processor
         self._limiter: Any = None
         self._breaker: Any = None
@@ -92,7 +92,7 @@ class NodeCaller:
         if options.breaker is not None:
             from kstreams_repl.instance.calls.breaker import Breaker
 
-            self._breaker = Breaker(operator.store, options.breaker, options.breaker_rest / 1000)
+            self._breaker = Breaker(operator.store, options.breaker, options.breaker_rest)
         if options.retries:
             with extras():
                 import tenacity  # noqa: F401 - a missing library is found before the first failure
@@ -129,7 +129,7 @@ class NodeCaller:
             return
         while waiting and self.running < options.in_flight and not self._closed:
             if len(waiting) < options.batch and self._due is None:
-                self._due = asyncio.get_running_loop().call_later(options.within / 1000, self._batch_is_due)
+                self._due = asyncio.get_running_loop().call_later(options.within, self._batch_is_due)
             if len(waiting) < options.batch:
                 return
             self._batch()
@@ -250,10 +250,10 @@ class NodeCaller:
             self.repeats += 1
             return await self._attempt(calls)
 
-        jitter = options.backoff / 1000 if self._jitter else 0
+        jitter = options.backoff if self._jitter else 0
         policy = AsyncRetrying(
             stop=stop_after_attempt(options.retries + 1),
-            wait=wait_exponential_jitter(multiplier=options.backoff / 1000, max=options.max_backoff / 1000, jitter=jitter),
+            wait=wait_exponential_jitter(multiplier=options.backoff, max=options.max_backoff, jitter=jitter),
             retry=retry_if_not_exception_type((InvalidRecordError, asyncio.CancelledError)),
             reraise=True,
         )

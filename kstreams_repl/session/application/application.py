@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from kstreams_repl.call_checks import checked_calls
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.display.mimebundle import mimebundle, text_of
+from kstreams_repl.durations import Seconds, as_seconds
 from kstreams_repl.errors import DeployError, KStreamsError
 from kstreams_repl.session.application import edit as plan_edits
 from kstreams_repl.session.application.application_view import ApplicationView
@@ -348,7 +349,7 @@ class Application(ApplicationView):
             self._starting.wait()
         self._run(self._deployment.abandon)
 
-    def wait(self, timeout: float | None = None, *, until: Callable[[Application], bool] | None = None) -> bool:
+    def wait(self, timeout: Seconds | None = None, *, until: Callable[[Application], bool] | None = None) -> bool:
         """Wait until a condition holds. Without one, wait until everything on its topics is processed and committed.
 
         A record in an asynchronous node is not processed until its result has left the node, one that waits for another try
@@ -370,8 +371,9 @@ class Application(ApplicationView):
             >>> app.wait(60)
             True
         """
+        seconds = None if timeout is None else as_seconds(timeout, "timeout")
         caught_up = CaughtUp(self._instances, lambda: self._remaining(most=FEW), lambda: self._deployment.is_taken_over())
-        return wait_until(self, timeout, until or caught_up)
+        return wait_until(self, seconds, until or caught_up)
 
     def listen(
         self,

@@ -10,6 +10,7 @@ from kstreams_repl.call_checks import checked_calls
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.display.picture import Picture, picture_of
 from kstreams_repl.display.retries import Retries
+from kstreams_repl.durations import Seconds, as_seconds
 from kstreams_repl.errors import KStreamsError, TaskMigratedError
 from kstreams_repl.inspection.result import SqlResult
 from kstreams_repl.inspection.sandbox import quote_identifier
@@ -322,7 +323,7 @@ class ApplicationView(QueryView):
         asked = asked_for(name, store_type)
         return strict_queries_of(self, asked.store_name).store(asked)
 
-    def query(self, request: StateQueryRequest, *, timeout: float = 0.0) -> StateQueryResult:
+    def query(self, request: StateQueryRequest, *, timeout: Seconds = 0.0) -> StateQueryResult:
         """Return the answers of the tasks on this host, on a cluster of all tasks, to a query, by partition, with their positions.
 
         Args:
@@ -338,7 +339,8 @@ class ApplicationView(QueryView):
             >>> app.query(request).only_partition_result.result
             2
         """
-        return strict_queries_of(self, request.store_name).query(request, timeout=timeout)
+        seconds = as_seconds(timeout, "timeout")
+        return strict_queries_of(self, request.store_name).query(request, timeout=seconds)
 
     @property
     def stores(self) -> dict[str, StoreView]:
@@ -372,7 +374,7 @@ class ApplicationView(QueryView):
             self.client, self._applications, query, frames=frames, topic_limit=topic_limit, store_limit=store_limit, start=start, end=end
         )
 
-    def peek(self, node: Any, n: int = 10, *, timeout: float = 5.0) -> Records:
+    def peek(self, node: Any, n: int = 10, *, timeout: Seconds = 5.0) -> Records:
         """Return the next `n` values that a node forwards (a sink: receives), from the running tasks.
 
         Returns fewer when `timeout` expires first. A tap is attached to the tasks for that time and removed afterwards; it is
@@ -390,21 +392,23 @@ class ApplicationView(QueryView):
         Example:
             >>> app.peek("long", n=3, timeout=0.1)
         """
+        seconds = as_seconds(timeout, "timeout")
         name, run = node_name(self, node), self._run_to_tap()
         if run.status != "running":
             refuse_no_number(n)
             config = StreamsConfig({**self.client.config, **self.config})
-            return sampled_values(self.client, self.topology, name, n, timeout, config)
-        return live_peek(run, name, n, timeout)
+            return sampled_values(self.client, self.topology, name, n, seconds, config)
+        return live_peek(run, name, n, seconds)
 
-    def tail(self, node: Any, *, timeout: float | None = None) -> Iterator[ReadRecord]:
-        """Yield the values at a node of the running application as they pass, for `timeout` seconds (None: without limit).
+    def tail(self, node: Any, *, timeout: Seconds | None = None) -> Iterator[ReadRecord]:
+        """Yield the values at a node of the running application as they pass, for `timeout` (seconds; None: without limit).
 
         Example:
             >>> for record in app.tail("long", timeout=0.1):
             ...     print(record.key, record.value)
         """
-        return live_tail(self._run_to_tap(), node_name(self, node), timeout)
+        seconds = None if timeout is None else as_seconds(timeout, "timeout")
+        return live_tail(self._run_to_tap(), node_name(self, node), seconds)
 
     def _run_to_tap(self) -> TappedApplication:
         """Return this application, or its run under another kernel if this one has attached it and not started it."""
