@@ -32,7 +32,7 @@ def as_millis(value: Any, what: str, *, least: int | None = 0, error: type[KStre
         where: fields of the error.
 
     Raises:
-        KStreamsError: the value is no duration, not a whole number of milliseconds, or too short.
+        KStreamsError: the value is not a duration, not a whole number of milliseconds, or too short.
 
     Example:
         >>> as_millis("1.5 s", "grace"), as_millis(timedelta(seconds=1.5), "grace"), as_millis(1500, "grace")
@@ -59,7 +59,7 @@ def as_seconds(value: Any, what: str, *, above: bool = False, error: type[KStrea
         error: what is raised.
 
     Raises:
-        KStreamsError: the value is no duration, or too short.
+        KStreamsError: the value is not a duration, or too short.
 
     Example:
         >>> as_seconds("500 ms", "timeout"), as_seconds(timedelta(milliseconds=500), "timeout"), as_seconds(0.5, "timeout")
@@ -76,7 +76,7 @@ def as_seconds(value: Any, what: str, *, above: bool = False, error: type[KStrea
 
 
 def _milliseconds(value: Any, unit: int) -> Fraction | None:
-    """Return a duration in milliseconds, exactly; a number counts in units of so many. None: it is no duration."""
+    """Return a duration in milliseconds, exactly; a number counts in units of so many. None: it is not a duration."""
     if isinstance(value, timedelta):
         return Fraction(value // timedelta(microseconds=1), 1_000)
     if isinstance(value, str):

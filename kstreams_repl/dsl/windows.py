@@ -22,7 +22,7 @@ class TimeWindows:
     Example:
         >>> TimeWindows.of_size(60_000, grace=10_000)
         TimeWindows(size_ms=60000, advance_ms=60000, grace_ms=10000)
-        >>> TimeWindows.of_size(timedelta(minutes=5), advance=timedelta(minutes=1)).advance_ms
+        >>> TimeWindows.of_size("5 min", advance="1 min").advance_ms
         60000
     """
 

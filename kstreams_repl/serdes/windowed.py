@@ -28,7 +28,7 @@ def time_windowed(inner: Serde | str, size_ms: Millis) -> Serde:
     serde or its name.
 
     Raises:
-        CallError: the size is no duration, or negative.
+        CallError: the size is not a duration, or negative.
     """
     inner, size = _resolved(inner), as_millis(size_ms, "size_ms", error=CallError)
     key_to_bytes, key_from_bytes = inner.serialize, inner.deserialize

@@ -67,7 +67,7 @@ class AutoOffsetReset:
             duration: ms, timedelta or "30 s".
 
         Raises:
-            TopologyError: it is no duration, or negative.
+            TopologyError: it is not a duration, or negative.
 
         Example:
             >>> import kstreams_repl as ks

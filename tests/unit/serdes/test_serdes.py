@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kstreams_repl import serdes
-from kstreams_repl.errors import ConfigError, SerializationError
+from kstreams_repl.errors import CallError, ConfigError, SerializationError
 from kstreams_repl.serdes import Serde
 from kstreams_repl.serdes.base import to_send
 from kstreams_repl.stores.codec import Codec
@@ -184,7 +184,7 @@ def test_the_size_of_windows_may_be_a_timedelta() -> None:
 
 @pytest.mark.parametrize("size", [-1, "1000", 1.5, True, None])
 def test_windows_of_no_size_are_refused(size: Any) -> None:
-    with pytest.raises(ConfigError, match="the window size must be"):
+    with pytest.raises(CallError, match="size_ms must be a duration"):
         serdes.time_windowed("string", size)
 
 
