@@ -63,6 +63,12 @@ class KStreamsError(Exception):
         return _rebuild, (type(self), self.message, self.hint, self.fields)
 
 
+def status_in(fields: dict[str, Any]) -> int | None:
+    """Return the HTTP status among an error's fields; it may come from a server's answer, as any JSON."""
+    status = fields.get("status")
+    return status if isinstance(status, int) else None
+
+
 def _rebuild(cls: type[KStreamsError], message: str, hint: str | None, fields: dict[str, Any]) -> KStreamsError:
     return cls(message, hint=hint, **fields)
 
@@ -110,7 +116,14 @@ class InvalidNameError(TopologyError):
 
 
 class SerializationError(KStreamsError):
-    """Bytes could not be read, or a value could not be written, by a serde. Fields: ``topic``, ``partition``, ``offset``, ``node``."""
+    """Bytes could not be read, or a value could not be written, by a serde. Fields: ``topic``, ``partition``, ``offset``, ``node``,
+    ``reading`` (whether bytes could not be read).
+    """
+
+    @property
+    def reading(self) -> bool:
+        """Return whether bytes could not be read; False: a value could not be written."""
+        return bool(self.fields.get("reading"))
 
 
 class SchemaRegistryError(KStreamsError):
@@ -208,10 +221,21 @@ class StateStoreMigratedError(InvalidStateStoreError):
 
 class StateStoreNotAvailableError(InvalidStateStoreError):
     """The store cannot be read from this process now: it is being restored, has no commit yet, or is kept in memory. The message says
-    whether asking again helps. Fields: ``store``, ``retriable``.
+    whether asking again helps. Fields: ``store``, ``retriable``, ``status``, ``position``.
     """
 
     retriable = True
+
+    @property
+    def status(self) -> int | None:
+        """Return the HTTP status of the answer, if it is not that of the class: 412 for a store that is behind the asked position."""
+        return status_in(self.fields)
+
+    @property
+    def position(self) -> str | None:
+        """Return the store's position as JSON, if it is behind the one that was asked for."""
+        found = self.fields.get("position")
+        return found if isinstance(found, str) else None
 
     def __init__(self, message: str, *, hint: str | None = None, **fields: object) -> None:
         super().__init__(message, hint=hint, **fields)
@@ -347,7 +371,14 @@ class QueryServerError(KStreamsError):
 
 
 class AccessDeniedError(KStreamsError):
-    """A query server refused a request: no token, a wrong one, or a request of another web page. Asking again does not help."""
+    """A query server refused a request: no token, a wrong one, or a request of another web page. Asking again does not help.
+    Fields: ``status``.
+    """
+
+    @property
+    def status(self) -> int | None:
+        """Return the HTTP status of the refusal; None if it is not the answer of a server."""
+        return status_in(self.fields)
 
 
 class QueryLimitError(KStreamsError):

@@ -11,6 +11,7 @@ from kstreams_repl.errors import (
     InvalidStateStoreError,
     InvalidStateStorePartitionError,
     KStreamsError,
+    StateStoreNotAvailableError,
     StreamsRebalancingError,
 )
 from kstreams_repl.queries.position import Position, PositionBound
@@ -97,9 +98,8 @@ def _failure(error: KStreamsError) -> QueryResult:
     """
     if isinstance(error, StreamsRebalancingError):
         return QueryResult.for_failure(FailureReason.NOT_ACTIVE, error.message)
-    if error.fields.get("status") == BEHIND:
-        position = error.fields.get("position")
-        at = Position.from_json(position) if isinstance(position, str) else None
+    if isinstance(error, StateStoreNotAvailableError) and error.status == BEHIND:
+        at = None if error.position is None else Position.from_json(error.position)
         return QueryResult.for_failure(FailureReason.NOT_UP_TO_BOUND, error.message, at)
     if isinstance(error, InvalidStateStorePartitionError) or (isinstance(error, InvalidStateStoreError) and error.retriable):
         return QueryResult.for_failure(FailureReason.NOT_PRESENT, error.message)

@@ -114,7 +114,7 @@ class Gate:
             if started:
                 raise ConnectionAbortedError(error.message) from error
             response = error_answer(error)
-            if isinstance(error, AccessDeniedError) and error.fields.get("status") == 401:
+            if isinstance(error, AccessDeniedError) and error.status == 401:
                 response.headers["WWW-Authenticate"] = 'Basic realm="kstreams", charset="UTF-8"'
             await response(scope, receive, answer)
         except Exception:

@@ -19,6 +19,7 @@ from kstreams_repl.errors import (
     SqlError,
     StateStoreError,
     UnknownStateStoreError,
+    status_in,
 )
 
 JSON = "application/json"
@@ -88,15 +89,15 @@ def _column(values: list[Any]) -> Any:
 
 def status_of(error: KStreamsError) -> int:
     """Return the HTTP status of an error."""
-    own = error.fields.get("status")
-    if isinstance(own, int):
+    own = status_in(error.fields)
+    if own is not None:
         return own
     if isinstance(error, QueryLimitError):
         return 413
     if isinstance(error, CallError | SqlError):
         return 400
     if isinstance(error, SerializationError):  # of a key that was asked for, or of a row
-        return 409 if error.fields.get("reading") else 400
+        return 409 if error.reading else 400
     if isinstance(error, UnknownStateStoreError):
         return 404
     if may_retry(error):

@@ -333,7 +333,7 @@ class Router:
                 rows = await call(self._local.read, read, partition, copy)
                 break
             except StateStoreNotAvailableError as error:
-                if error.fields.get("status") != BEHIND or time.monotonic() + pause > deadline:
+                if error.status != BEHIND or time.monotonic() + pause > deadline:
                     raise
             await asyncio.sleep(pause)  # no thread waits: there are few
             pause = min(2 * pause, _MOST_WAIT_SECONDS)

@@ -124,7 +124,7 @@ def _call(application: ReadOnlyApplication, store: str, read: Callable[[QueryCli
         try:
             return read(_client_of(application, host))
         except (StateStoreNotAvailableError, StreamsRebalancingError) as error:
-            if error.fields.get("status") == BEHIND:  # so is every other server
+            if isinstance(error, StateStoreNotAvailableError) and error.status == BEHIND:  # so is every other server
                 raise
             last = error
     raise last
