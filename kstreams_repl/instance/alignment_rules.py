@@ -21,7 +21,8 @@ class AlignmentRule:
 
     Attributes:
         drift_ms: set by the application; None: it follows from the operators.
-        upstream: the numbers of the rules whose sub-topologies write what these read.
+        upstream: the numbers of the rules whose sub-topologies write what these read. One that reads what these write is not among
+            them (foreign-key joins are such cycles): each would wait for the other.
     """
 
     parts: frozenset[int]
@@ -70,7 +71,9 @@ def alignment_rules(parts: Iterable[Subtopology], config: StreamsConfig) -> tupl
         lateness = tuple(dict.fromkeys(each for goal in sorted(goals) for each in sensitive[goal]))
         read = {topic for part in members for topic in by_id[part].source_topics}
         upstream = [
-            number for number, (_, others, _) in enumerate(groups) if any(_written(by_id[part]) & read for part in others)
+            number
+            for number, (_, others, _) in enumerate(groups)
+            if any(_written(by_id[part]) & read for part in others) and not any(reached[part] & others for part in members)
         ]
         rules.append(AlignmentRule(frozenset(members), lateness, drift, tuple(upstream)))
     return tuple(rules)

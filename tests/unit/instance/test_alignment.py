@@ -234,6 +234,24 @@ def test_each_repartition_of_a_chain_is_a_group_of_its_own() -> None:
     assert first.limit(HOUR + 1) == 2 * HOUR and second.limit(HOUR + 1) == DAY
 
 
+def test_a_group_that_reads_what_it_writes_itself_does_not_wait_for_itself() -> None:
+    builder = StreamsBuilder()
+    left, right = builder.table("left"), builder.table("right")
+    joined = left.join(right, lambda a, b: a + b, foreign_key=lambda value: value).to_stream()
+    grouped = joined.select_key(lambda key, value: "k").group_by_key()
+    grouped.windowed_by(TimeWindows.of_size_with_no_grace(HOUR)).count(store="counts")
+    assert {rule.upstream for rule in rules(builder.build())} == {()}
+
+
+def test_groups_that_read_what_each_other_write_do_not_wait_for_each_other() -> None:
+    builder = StreamsBuilder()
+    builder.stream(["in", "back"]).to("forth")
+    grouped = builder.stream("forth").select_key(lambda key, value: "k").group_by_key()
+    builder.stream("forth").to("back")
+    grouped.windowed_by(TimeWindows.of_size_with_no_grace(HOUR)).count(store="hours")
+    assert {rule.upstream for rule in rules(builder.build())} == {()}
+
+
 # ---- several instances
 
 
