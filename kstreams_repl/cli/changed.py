@@ -95,7 +95,7 @@ class Checkout:
         tests = [path for path in self.texts if path.startswith("tests/") and path.rpartition("/")[2].startswith("test_")]
         found = []
         for test in tests if origins else ():
-            names = self._named_by(test)
+            names = self._named_by(test) | (set(NOTEBOOK) if test.startswith("tests/notebooks/") else set())
             if not any(name.startswith(tuple(f"{package}." for package in PACKAGES)) for name in names):
                 names |= {WHOLE} if test.startswith(CHEAP) else set(NOTEBOOK)
             distances = [near[name] for name in names if name in near] or [0] * test.startswith(fixtures)

@@ -422,6 +422,9 @@ class Deployment:
             self.start()
         except Exception as error:
             return failure_from(self.application_id, error)
+        except BaseException:
+            self._life.enter(Status.PAUSED, "the next generation did not start")
+            raise
         return None
 
     def _fail(self, run: GenerationRun, error: KStreamsError, seconds: float = SETTLE_SECONDS) -> None:

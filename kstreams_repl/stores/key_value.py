@@ -40,6 +40,9 @@ def prefix_bytes(prefix: Any, serialize: Any, key_serde: Serde) -> bytes | None:
 class KeyValue(TypedStore):
     """A key-value store whose objects are plain values."""
 
+    get: Callable[[Any], Any]
+    put: Callable[[Any, Any], None]
+
     def __init__(
         self,
         name: str,

@@ -238,5 +238,5 @@ def test_functions_that_do_not_tell_their_arguments_are_taken() -> None:
 
 
 def test_the_test_driver_refuses_an_application_id_that_no_broker_takes() -> None:
-    with pytest.raises(InvalidNameError, match="application.id"):
+    with pytest.raises(ConfigError, match="application.id"):
         TopologyTestDriver(low(), {"application.id": "a b"})

@@ -63,7 +63,7 @@ def test_a_negative_timestamp_that_a_processor_gives_is_the_handlers_to_decide(m
 def test_a_negative_timestamp_is_told_with_node_and_record(make: Callable[[], Topology]) -> None:
     rig = Rig(make())
     rig.pipe("in", ("a", 1, 1), ("b", -1, 2))
-    with pytest.raises(StreamsProcessingError, match="must be >= 0, got -1") as failure:
+    with pytest.raises(StreamsProcessingError, match="must be >= 0 and below 2\\^63, got -1") as failure:
         rig.run()
     assert (failure.value.node, failure.value.offset) == ("work", 1)
     assert isinstance(failure.value.__cause__, InvalidRecordError)
