@@ -20,7 +20,7 @@ import kstreams_repl as ks
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.kafka.admin import NewTopicSpec
 from kstreams_repl.kafka.journal_state import JournalState
-from kstreams_repl.session.application import journal_lookup
+from kstreams_repl.session.application import journal_lookup, live_owners
 from kstreams_repl.session.source import export, source_slice
 from kstreams_repl.session.source.cell_history import CellHistory
 from kstreams_repl.testing.recording import RecordedRecord, Recording
@@ -251,7 +251,8 @@ def new_cluster(monkeypatch: pytest.MonkeyPatch) -> SmallCluster:
     cluster = SmallCluster()
     cluster.create_topics([NewTopicSpec(name, PARTITIONS) for name in ("in", "more", "out")])
     cluster.create_topics([NewTopicSpec("app-journal", 1)])
-    monkeypatch.setattr(journal_lookup, "journal_of", lambda client, name: cluster.journal or JournalState())
+    for module, reader in ((journal_lookup, "journal_of"), (live_owners, "_journal")):
+        monkeypatch.setattr(module, reader, lambda client, name: cluster.journal or JournalState())
     return cluster
 
 
