@@ -64,7 +64,7 @@ def test_tail_shows_what_holds_and_ends(shell: InteractiveShell, topic: str, cap
 
 
 def test_topics_and_status_are_listed(shell: InteractiveShell, topic: str) -> None:
-    assert (topic, 4, 5) in run(shell, "%topo_topics")[0].result.rows
+    assert (topic, 4, 5, 5) in run(shell, "%topo_topics")[0].result.rows
     assert "no applications" in run(shell, "%topo")[0].result.note
 
 

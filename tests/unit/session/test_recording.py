@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import kstreams_repl as ks
 from kstreams_repl.errors import KStreamsError, RecordingError, UnknownTopicError
+from kstreams_repl.kafka import record_counter
 from kstreams_repl.kafka.reading import OffsetRange
 from kstreams_repl.session.topics import read, record
 from kstreams_repl.session.topics.record import in_order
@@ -165,7 +166,7 @@ def test_the_last_n_records_of_a_topic_are_the_last_n_or_all_there_are(count: in
     ends = {p: max((row.offset for row in rows if row.partition == p), default=-1) + 1 + markers for p in range(partitions)}
     ranges = tuple(OffsetRange(TopicPartition("words", p), 0, end) for p, end in ends.items())
 
-    def read_ranges(settings: object, wanted: Iterable[OffsetRange]) -> Iterator[tuple[TopicPartition, RecordBatch]]:
+    def read_ranges(settings: object, wanted: Iterable[OffsetRange], **_: float) -> Iterator[tuple[TopicPartition, RecordBatch]]:
         for part in wanted:
             of = [row for row in rows if row.partition == part.partition.partition and part.start <= row.offset < part.end]
             columns = [[row.key for row in of], [row.value for row in of], [row.timestamp for row in of], [row.offset for row in of]]
@@ -173,11 +174,14 @@ def test_the_last_n_records_of_a_topic_are_the_last_n_or_all_there_are(count: in
 
     cluster = SimpleNamespace(settings=None, partitions=lambda topic: partitions)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(read, "read_ranges", read_ranges)
+        for reader in (read, record_counter):
+            patched.setattr(reader, "read_ranges", read_ranges)
         for module in (read, record):
             patched.setattr(module, "ranges_of", lambda *given, **bounds: ranges)
         recorded = record.record_topics(cluster, ["words"], n=n, seconds=None, offsets=None)  # type: ignore[arg-type]
-        shown = read.read_records(cluster, "words", n, key_serde=None, value_serde=None, start=None)  # type: ignore[arg-type]
+        shown = read.read_records(cluster, record_counter.RecordCounter(), "words", n, key_serde=None, value_serde=None, start=None)  # type: ignore[arg-type]
     last = [row.offset for row in rows[max(0, count - n) :]]
     assert [row.offset for row in recorded] == last
     assert [row.offset for row in shown] == last
+    told = shown.table().note
+    assert (f"all {count} records" if n >= count > 0 else f"{n} of {count} records" if count else "0 records on words") in told
