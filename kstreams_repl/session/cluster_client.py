@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -159,7 +160,7 @@ class ClusterClient:
         own = {"application.id": name, "bootstrap.servers": self.settings.bootstrap_servers}
         return StreamsConfig({**self.config, **state, **settings, **own})
 
-    @property
+    @cached_property
     def files(self) -> SessionFiles:
         """Session files with the source texts of the applications."""
         return SessionFiles(self.directory.path)

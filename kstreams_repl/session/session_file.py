@@ -154,6 +154,9 @@ class SessionFiles:
 
     def __init__(self, directory: Path) -> None:
         self._folder = directory / "sessions"
+        self.trusted: set[tuple[str, int, str]] = set()
+        """Application, number and hash of each version that was written here, or that a journal has confirmed. A cleanup deletes the
+        journal; the versions before it stay those of this session."""
 
     def path(self, application: str) -> Path:
         """Return the path of an application's session file, whether or not it exists.

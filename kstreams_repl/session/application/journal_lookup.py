@@ -99,4 +99,5 @@ def confirmed(client: ClusterClient, state: JournalState, history: VersionHistor
         kept = history.saved(version.number)
         assert kept is not None
         confirm(kept, hashes, name, path)
+        client.files.trusted.add((name, version.number, kept.program.hash))
     return saved

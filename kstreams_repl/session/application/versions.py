@@ -105,8 +105,6 @@ class VersionHistory:
         self._files = files
         self._application = application
         self._hashes = hashes
-        self._own: set[int] = set()
-        """Numbers of the versions that this process wrote."""
         self._saved: list[SavedVersion] = []
         self.versions: list[Version] = []
 
@@ -146,7 +144,7 @@ class VersionHistory:
         else:
             self._saved.append(saved)
             self.versions.append(Version(number, saved.at_ms / 1000, saved.text, not saved.missing, topology, saved.migrated, code))
-            self._own.add(number)
+            self._files.trusted.add((self._application, number, saved.program.hash))
             self._files.write_closure(self._application, content)
             self._files.write(self._application, self._saved)
         return VersionText(saved.number, saved.text, description)
@@ -199,8 +197,10 @@ class VersionHistory:
         return make_topology(self._files, saved, self._application, config)
 
     def _confirm(self, saved: SavedVersion) -> None:
-        if self._hashes is not None and saved.number not in self._own:
+        key = (self._application, saved.number, saved.program.hash)
+        if self._hashes is not None and key not in self._files.trusted:
             confirm(saved, self._hashes(), self._application, str(self._files.path(self._application)))
+            self._files.trusted.add(key)
 
     def _trusts(self, saved: SavedVersion) -> bool:
         try:

@@ -49,6 +49,34 @@ def test_the_same_text_is_the_same_version(tmp_path: Path) -> None:
     assert [version.number for version in history.versions] == [1, 2]
 
 
+def test_versions_from_before_a_cleanup_stay_those_of_the_session_that_wrote_or_confirmed_them(tmp_path: Path) -> None:
+    """After cleanup and deploy in one kernel, rollback was refused: the deleted journal could not confirm what the kernel itself wrote."""
+    files, journal, config = SessionFiles(tmp_path), {}, StreamsConfig({"application.id": "app"})
+    history = VersionHistory(files, "app", lambda: journal)
+    for text in (TEXT, TEXT + "\n# changed\n"):
+        history.keep(Program(text), Program(text).run(), config)
+    journal.update({number: history.saved(number).program.hash for number in (1, 2)})  # type: ignore[union-attr]
+    attached = SessionFiles(tmp_path)
+    confirming = VersionHistory(attached, "app", lambda: journal)
+    confirming.load(config)
+    assert confirming.versions[0].topology.source_topics() == ("words",)
+    journal.clear()
+    for known in (files, attached):
+        again = VersionHistory(known, "app", lambda: journal)
+        again.load(config)
+        assert again.versions[0].topology.source_topics() == ("words",)
+    stranger = VersionHistory(SessionFiles(tmp_path), "app", lambda: journal)
+    stranger.load(config)
+    with pytest.raises(SessionFileError, match=r"version 1 of 'app' in .* is not in the journal"):
+        stranger.versions[0].topology  # noqa: B018
+    files.write("app", [SavedVersion(1, 0, TEXT + "\nopen('x', 'w')\n", "")])  # another text under the same number
+    for strange in (files, attached):
+        again = VersionHistory(strange, "app", lambda: journal)
+        again.load(config)
+        with pytest.raises(SessionFileError, match=r"version 1 of 'app' in .* is not in the journal"):
+            again.versions[0].topology  # noqa: B018
+
+
 def test_settings_that_are_no_text_are_told_and_secrets_never_kept(tmp_path: Path) -> None:
     handler = {"production.exception.handler": lambda context, error: None}
     config = StreamsConfig({"application.id": "app", **handler, "sasl.password": "hunter2"})

@@ -24,6 +24,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from kstreams_repl.errors import KStreamsError, TopologyError
 from kstreams_repl.kafka.admin import NewTopicSpec
+from kstreams_repl.kafka.journal_state import JournalState
 from kstreams_repl.session.application import journal_lookup
 from kstreams_repl.session.source import source_slice
 from kstreams_repl.session.source.cell_history import CellHistory
@@ -130,6 +131,12 @@ branches = st.builds(
 RECORDS = st.lists(st.tuples(st.sampled_from(SOURCES), st.sampled_from(["a", "b"]), st.integers(0, 20)), min_size=3, max_size=8)
 
 
+def journal_in(cluster: SmallCluster) -> JournalState:
+    if cluster.journal is None:  # as `journal_lookup.journal_of`
+        raise KStreamsError("there is no application 'app' on this cluster")
+    return cluster.journal
+
+
 class SessionScripts(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
@@ -137,7 +144,7 @@ class SessionScripts(RuleBasedStateMachine):
         self.cluster = SmallCluster()
         self.cluster.create_topics([NewTopicSpec(name, PARTITIONS) for name in (*SOURCES, *SINKS)])
         self._history, source_slice.history = source_slice.history, CellHistory()
-        self._journal_of, journal_lookup.journal_of = journal_lookup.journal_of, lambda session, name: self.cluster.journal
+        self._journal_of, journal_lookup.journal_of = journal_lookup.journal_of, lambda session, name: journal_in(self.cluster)
         self.runs = 0
         self.clock = 1000
         # the model
