@@ -116,7 +116,7 @@ def test_it_goes_on_when_its_kernel_is_killed_and_another_one_controls_it(broker
         settle(lambda: app.status == "failed", "the failure")
         app.stop()
         assert app.status == "failed" and isinstance(app.error, StreamsProcessingError) and app.error.fields["node"] == "kept"
-        settle(lambda: "5 records (1 since version 2), lag 1" in repr(app), "the counts", story=lambda: app)
+        settle(lambda: "5 records (1 since version 2) committed, lag 1" in repr(app), "the counts", story=lambda: app)
         assert session.applications[name].standing == "failed, detached"
         _, alive = psutil.wait_procs(processes, timeout=30)
         assert alive == [] and session.detached == {}
