@@ -7,6 +7,7 @@ Bounds of ``partition``, ``offset`` and ``timestamp`` become the offsets to read
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
@@ -75,6 +76,8 @@ class TopicScan:
     ) -> None:
         self.topic = topic
         self.rows = 0
+        self._records = 0
+        """Number of records in the offsets to read; `rows` include those that are read for the names of columns."""
         self.commits = ""
         self.json_columns: tuple[str, ...] = ()
         self._settings: ClientSettings = admin.settings
@@ -109,11 +112,13 @@ class TopicScan:
 
     def _read(self, ranges: Sequence[OffsetRange]) -> Iterator[tuple[int, TableData]]:
         whole, got, waiting = _size(ranges), 0, 0
+        taken = {item.partition: item for item in self._taken}
         held: dict[int, Batches] = {item.partition.partition: [] for item in ranges}
         began = reported_at = time.monotonic()
         for at, batch in read_ranges(self._settings, ranges):
             held[at.partition].append((at, batch))
             got, waiting = got + len(batch), waiting + len(batch)
+            self._records += bisect_left(batch.offsets, taken[at].end) - bisect_left(batch.offsets, taken[at].start)
             if waiting >= PIECE:
                 waiting = 0
                 yield from self._give(held)
@@ -151,7 +156,8 @@ class TopicScan:
         there, limited = _size(self._there), _size(self._limited)
         if there == 0:
             return f"topic {self.topic}: empty"
-        records = "" if self.rows == self.offsets else f", {counted(self.rows, 'record')}"  # markers and compacted records have offsets
+        # Transaction markers and compacted records have offsets.
+        records = "" if self._records == self.offsets else f", {counted(self._records, 'record')}"
         if self.is_part:
             return f"topic {self.topic}: {self.offsets:,} of {counted(there, 'offset')} read{records}, enough for the LIMIT"
         if self.narrowed:
@@ -166,7 +172,7 @@ class TopicScan:
         limited, there = _size(self._limited), _size(self._there)
         if self.is_part or limited == there:
             return ""
-        what = "record" if self.rows == limited else "offset"
+        what = "record" if self._records == limited else "offset"
         return f"topic {self.topic}: only the last {limited:,} of {counted(there, what)} were read; topic_limit=None reads all"
 
 

@@ -127,6 +127,12 @@ def test_what_is_not_understood_reads_all_records(text: str, monkeypatch: pytest
     assert read >= all_of_them and found.fetchall() == whole.fetchall()
 
 
+def test_records_that_only_name_the_columns_are_not_counted_as_read_for_the_condition(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, read = ask(monkeypatch, 'SELECT count(*) FROM t WHERE partition = 1 AND "offset" >= 1900')
+    assert found.fetchall() == [(90,)] and read > 90
+    assert "100 of 6,000 offsets read, 90 records, all that meet the WHERE" in repr(found)
+
+
 def test_a_field_that_only_other_rows_have_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     found, _ = ask(monkeypatch, 'SELECT n, exotic FROM t WHERE "offset" BETWEEN 3 AND 4 AND partition = 0', exotic=5)
     assert found.fetchall() == [(3, None), (4, None)]
