@@ -17,6 +17,26 @@ from kstreams_repl.kafka.failures import is_unknown_topic, translate
 T = TypeVar("T")
 
 
+class _Interruptible:
+    """An admin client whose calls are interrupted by KeyboardInterrupt: CPython raises SystemError for one inside the C library."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._client, name)
+
+        def call(*args: Any, **options: Any) -> Any:
+            try:
+                return method(*args, **options)
+            except SystemError as lost:
+                if isinstance(lost.__cause__, KeyboardInterrupt):
+                    raise lost.__cause__ from None
+                raise
+
+        return call
+
+
 class AdminCalls:
     """The connection of `Admin` and how it waits; `topics` is here because the hints of all errors need the names."""
 
@@ -27,7 +47,7 @@ class AdminCalls:
         self._reconnect()
 
     def _reconnect(self) -> None:
-        self._client = make_admin_client(self.settings, events=self._events)
+        self._client = _Interruptible(make_admin_client(self.settings, events=self._events))
 
     def __repr__(self) -> str:
         return f"Admin({self.settings.bootstrap_servers!r})"

@@ -18,7 +18,9 @@ from kstreams_repl.types import TopicPartition
 
 def admin_of(client: Any, monkeypatch: pytest.MonkeyPatch) -> Admin:
     monkeypatch.setattr(admin_calls, "make_admin_client", lambda *about, **more: client)
-    return Admin(ClientSettings("nowhere:9092"), seconds=-1.0)  # a call waits a second more
+    admin = Admin(ClientSettings("nowhere:9092"))
+    admin._seconds = -1.0  # a call waits a second more
+    return admin
 
 
 def told(result: Any) -> Future[Any]:
@@ -97,3 +99,21 @@ def test_added_partitions_are_there_when_the_call_returns(monkeypatch: pytest.Mo
     monkeypatch.setattr(admin, "_seconds", 5.0)
     admin.add_partitions("words", 3)
     assert next(answers, None) is None
+
+
+def test_an_interrupt_inside_the_client_is_a_keyboard_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cell told SystemError: <built-in method list_offsets> returned a result with an exception set."""
+
+    def interrupted(*_: Any, **__: Any) -> Any:
+        raise SystemError("<built-in method> returned a result with an exception set") from KeyboardInterrupt()
+
+    def broken(*_: Any, **__: Any) -> Any:
+        raise SystemError("bad argument to internal function")
+
+    admin = admin_of(SimpleNamespace(list_offsets=interrupted, describe_configs=interrupted, list_topics=broken), monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        admin.end_offsets([TopicPartition("words", 0)])
+    with pytest.raises(KeyboardInterrupt):
+        admin.topic_configs(["words"])
+    with pytest.raises(SystemError, match="bad argument"):
+        admin.topics()
