@@ -55,3 +55,17 @@ def test_a_reset_store_begins_empty_and_nothing_else_is_lost(session: ks.Session
     assert app.wait(120)
     assert rows(app, "counts") == {"a": 7}
     assert rows(app, "kept") == {"a": 107}
+
+
+@pytest.mark.parametrize("end", ["stop", "pause"])
+def test_an_application_that_was_reset_is_resumed_in_the_same_session(session: ks.Session, end: str) -> None:
+    name = f"app-{uuid.uuid4().hex[:8]}"
+    topic = f"{name}-in"
+    session.produce(topic, [("a", "word", 1000 + i) for i in range(100)])
+    app = session.deploy(two_stores(topic, "long"), name, config=CONFIG)
+    assert app.wait(120)
+    getattr(app, end)()
+    session.reset(name, dry_run=False)
+    app.resume()
+    assert app.wait(120)
+    assert rows(app, "counts") == rows(app, "kept") == {"a": 100}

@@ -100,10 +100,14 @@ class FileChannel:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._make_directory()
+
+    def _make_directory(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def signal(self, generation: int, signal: Signal) -> bool:
         lease = Lease(generation, signal, os.getpid(), self.remote)
+        self._make_directory()  # `session.reset` deletes it while a stopped or paused application keeps its channel
         # without the lock another kernel could raise the generation after the check: its instances would stop
         with locked(self.directory / f".{LEASE}.lock", seconds=_LOCK_SECONDS):
             if self.generation() > generation:

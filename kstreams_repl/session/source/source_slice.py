@@ -229,7 +229,7 @@ class _Slice:
             for name in user.uses:
                 definers = [s for s in self._statements if name in s.defines and s is not user and id(s) not in self._left]
                 before = [s for s in definers if s.place < user.place]
-                definer = max(before, key=lambda s: s.place, default=None)
+                definer = max(before, key=lambda s: (s.ran, s.place), default=None)
                 if definer is None or definer.taken or not any(s.taken for s in definers):
                     continue
                 if (effect := self._effect(definer)) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -38,6 +39,15 @@ def test_lower_generation_cannot_take_the_lease_back(tmp_path: Path) -> None:
     writer, _ = make(tmp_path, 5)
     assert not writer.signal(4, Signal.STOP)
     assert writer.generation() == 5
+
+
+def test_a_directory_that_was_deleted_meanwhile_is_made_again(tmp_path: Path) -> None:
+    """`session.reset` deletes it while a stopped application keeps its channel."""
+    channel = FileChannel(tmp_path / "control")
+    channel.signal(1, Signal.STOP)
+    shutil.rmtree(channel.directory)
+    assert channel.signal(2, Signal.RUN)
+    assert channel.generation() == 2
 
 
 def test_missing_lease_stops(tmp_path: Path) -> None:

@@ -49,11 +49,11 @@ def test_the_time_of_a_topic_moves(driver: TopologyTestDriver) -> None:
 
 @pytest.mark.parametrize("by", [-1, 1.5, None])
 def test_time_does_not_go_back_or_by_halves(driver: TopologyTestDriver, by: Any) -> None:
-    with pytest.raises(KStreamsError, match="advance"):
+    with pytest.raises(KStreamsError, match="by must be a duration of whole milliseconds"):
         driver.advance_wall_clock_time(by)
     with pytest.raises(KStreamsError, match="advance"):
         driver.create_input_topic("in", auto_advance=by)
-    with pytest.raises(KStreamsError, match="advance"):
+    with pytest.raises(KStreamsError, match="by must be a duration of whole milliseconds"):
         driver.create_input_topic("in").advance_time(by)
     assert driver.now() == 100
 

@@ -93,8 +93,8 @@ def test_a_punctuation_starts_at_a_datetime() -> None:
 @pytest.mark.parametrize(
     ("arguments", "options", "told"),
     [
-        ((1.5, "STREAM_TIME"), {}, ">= 1 ms"),
-        ((0, "STREAM_TIME"), {}, ">= 1 ms"),
+        ((1.5, "STREAM_TIME"), {}, "whole milliseconds, 1 or more"),
+        ((0, "STREAM_TIME"), {}, "whole milliseconds, 1 or more"),
         ((1, "STREAM"), {}, "unknown punctuation type"),
         ((1, "STREAM_TIME", None), {}, "expected a function to call that is not async"),
         ((1, "STREAM_TIME"), {"start": timedelta(1)}, "as the start of"),
