@@ -142,7 +142,7 @@ def test_a_transaction_that_stays_open_is_told_apart_from_the_end(settings: Clie
     producer.produce(at.topic, b"v")
     producer.flush(10)
     with pytest.raises(BrokerUnavailableError, match="open transaction"):
-        Admin(settings, seconds=3.0).settled_end_offsets([at])  # less, and a busy machine has not even connected
+        Admin(settings, seconds=8.0).settled_end_offsets([at])  # less, and a busy machine has not even connected
     producer.abort_transaction(10)
     producer.close()
 
