@@ -92,7 +92,7 @@ def builder_with(part: str) -> tuple[ks.StreamsBuilder, Any]:
 
 
 def outcome(name: str, parameter: str, value: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Call a public function with a duration; return what it came to, comparable."""
+    """Call a public function with a duration; return its result in a form that can be compared."""
     kind, method = name.rsplit(".", 1) if "." in name else ("", name)
     cls = classes().get(kind)
     builder, receiver = builder_with(kind)
