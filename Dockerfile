@@ -22,7 +22,7 @@ USER user
 WORKDIR /home/user/work
 COPY --chown=user notebooks /home/user/work/notebooks
 # The broker's jars are fetched and checked now, so that the first notebook starts without network.
-RUN python -c "from kstreams_repl.kafka.embedded.jars import ensure_jars; ensure_jars()"
+RUN python -c "from kstreams_repl.host.kafka.embedded.jars import ensure_jars; ensure_jars()"
 
 EXPOSE 8888
 CMD ["jupyter", "lab", "--ip=0.0.0.0", "--port=8888", "--no-browser"]

@@ -13,8 +13,8 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics
 from IPython.core.magic_arguments import parse_argstring
 
-from kstreams_repl.config import KEYS
-from kstreams_repl.errors import KStreamsError
+from kstreams_repl.engine.config import KEYS
+from kstreams_repl.system.errors import KStreamsError
 
 _CREATES_TOPICS = "session.deploy(..., create_topics=True)"
 

@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from kstreams_repl.session.source.cell_history import history
-from kstreams_repl.topology.source_location import cell_started
+from kstreams_repl.engine.topology.source_location import cell_started
+from kstreams_repl.repl.session.source.cell_history import history
 
 
 class CellTracker:

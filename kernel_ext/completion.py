@@ -18,12 +18,12 @@ from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMa
 
 from kernel_ext.string_arguments import StringArgument, string_argument
 from kernel_ext.workspace import Workspace
-from kstreams_repl.config import KEYS
-from kstreams_repl.dsl.call_log import Handle
-from kstreams_repl.inspection.sandbox import quote_identifier
-from kstreams_repl.session import Application, Session
-from kstreams_repl.session.application.savepoints import all_savepoints
-from kstreams_repl.session.views.sql_catalog import all_stores
+from kstreams_repl.engine.config import KEYS
+from kstreams_repl.engine.dsl.graph.call_log import Handle
+from kstreams_repl.repl.inspection.sandbox import quote_identifier
+from kstreams_repl.repl.session import Application, Session
+from kstreams_repl.repl.session.application.savepoints import all_savepoints
+from kstreams_repl.repl.session.views.sql_catalog import all_stores
 
 PATIENCE_SECONDS = 0.15
 COLUMNS_SECONDS = 1.0

@@ -14,13 +14,13 @@ from typing import Any
 
 from kernel_ext.failures import failure_buttons
 from kernel_ext.workspace import Workspace
-from kstreams_repl.display.markup import clean_text, one_line
-from kstreams_repl.errors import KStreamsError, SerializationError
-from kstreams_repl.runtime.user_error import is_users
-from kstreams_repl.secrets import without_secrets
-from kstreams_repl.session import Application
-from kstreams_repl.session.source.error_source import cell_of_error, location_name, user_location, with_source
-from kstreams_repl.session.views.failed_record import position_of, shown
+from kstreams_repl.engine.runtime.nodes.user_error import is_users
+from kstreams_repl.pictures.markup import clean_text, one_line
+from kstreams_repl.repl.session import Application
+from kstreams_repl.repl.session.source.error_source import cell_of_error, location_name, user_location, with_source
+from kstreams_repl.repl.session.views.failed_record import position_of, shown
+from kstreams_repl.system.errors import KStreamsError, SerializationError
+from kstreams_repl.system.secrets import without_secrets
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 

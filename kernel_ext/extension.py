@@ -19,12 +19,12 @@ from kernel_ext.query_magic import QueryMagics
 from kernel_ext.side_panel import SidePanel
 from kernel_ext.stale_nodes import StaleNodes
 from kernel_ext.workspace import Workspace
-from kstreams_repl.display.objects import install
-from kstreams_repl.display.table import Table
-from kstreams_repl.errors import KStreamsError, WaitInterrupted
-from kstreams_repl.kafka.embedded.jars import KAFKA_VERSION
-from kstreams_repl.session import Application
-from kstreams_repl.session.progress_messages import report_to, to_stderr
+from kstreams_repl.host.kafka.embedded.jars import KAFKA_VERSION
+from kstreams_repl.pictures.objects import install
+from kstreams_repl.pictures.table import Table
+from kstreams_repl.repl.session import Application
+from kstreams_repl.repl.session.progress_messages import report_to, to_stderr
+from kstreams_repl.system.errors import KStreamsError, WaitInterrupted
 
 _ATTRIBUTE = "_kstreams_repl_extension"
 

@@ -20,20 +20,20 @@ from kernel_ext.failures import failure_of
 from kernel_ext.node_details import ROWS, about, live_values, rows_behind, sampled_values
 from kernel_ext.rate_history import Histories
 from kernel_ext.view_heartbeat import OpenViews
-from kstreams_repl.display.arrange import Room, room_for
-from kstreams_repl.display.live_marks import link_widths, mark_lines
-from kstreams_repl.display.markup import clean_text, element, join
-from kstreams_repl.display.picture import Mark, Picture
-from kstreams_repl.display.svg import svg_of
-from kstreams_repl.display.view import View, simplified, summary_of
-from kstreams_repl.errors import KStreamsError, TapUnavailableError
-from kstreams_repl.session import Application
-from kstreams_repl.session.application.edit import EditPlan
-from kstreams_repl.session.application.topology_resolution import topology_of
-from kstreams_repl.session.topics.records import ReadRecord
-from kstreams_repl.session.views.live_taps import LiveTap
-from kstreams_repl.session.views.store_pages import StorePages
-from kstreams_repl.topology.node_diff import whole_code
+from kstreams_repl.engine.topology.node_diff import whole_code
+from kstreams_repl.pictures.arrange import Room, room_for
+from kstreams_repl.pictures.live_marks import link_widths, mark_lines
+from kstreams_repl.pictures.markup import clean_text, element, join
+from kstreams_repl.pictures.picture import Mark, Picture
+from kstreams_repl.pictures.svg import svg_of
+from kstreams_repl.pictures.view import View, simplified, summary_of
+from kstreams_repl.repl.session import Application
+from kstreams_repl.repl.session.application.edit import EditPlan
+from kstreams_repl.repl.session.application.topology_resolution import topology_of
+from kstreams_repl.repl.session.topics.records import ReadRecord
+from kstreams_repl.repl.session.views.live_taps import LiveTap
+from kstreams_repl.repl.session.views.store_pages import StorePages
+from kstreams_repl.system.errors import KStreamsError, TapUnavailableError
 
 UPDATE_SECONDS = 0.4
 DETAIL_SECONDS = 2.0

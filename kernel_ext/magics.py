@@ -18,21 +18,21 @@ from traitlets import Float, Integer
 from kernel_ext.arguments import arguments, setting
 from kernel_ext.node_edits import EDIT_FUNCTION, EDITED, EditOptions, edit_text
 from kernel_ext.workspace import Workspace
-from kstreams_repl.display.table import Table
-from kstreams_repl.dsl.call_log import Handle
-from kstreams_repl.extras import extras
-from kstreams_repl.inspection.sandbox import quote_identifier
-from kstreams_repl.instance.control.node_taps import MOST_ROWS
-from kstreams_repl.session import Application, ReadRecord, Records
-from kstreams_repl.session.application.edit import EditPlan
-from kstreams_repl.session.application.topology_resolution import topology_of
-from kstreams_repl.session.applications import applications_table
-from kstreams_repl.session.cleanup import Cleanup
-from kstreams_repl.session.source.cell_history import history
-from kstreams_repl.session.source.source_slice import deployed_as
-from kstreams_repl.session.topics.filtering import records_where
-from kstreams_repl.session.views.live_taps import LiveTap
-from kstreams_repl.topology.source_location import running_cell
+from kstreams_repl.engine.dsl.graph.call_log import Handle
+from kstreams_repl.engine.topology.source_location import running_cell
+from kstreams_repl.host.instance.control.node_taps import MOST_ROWS
+from kstreams_repl.pictures.table import Table
+from kstreams_repl.repl.inspection.sandbox import quote_identifier
+from kstreams_repl.repl.session import Application, ReadRecord, Records
+from kstreams_repl.repl.session.application.edit import EditPlan
+from kstreams_repl.repl.session.application.topology_resolution import topology_of
+from kstreams_repl.repl.session.applications import applications_table
+from kstreams_repl.repl.session.cleanup import Cleanup
+from kstreams_repl.repl.session.source.cell_history import history
+from kstreams_repl.repl.session.source.source_slice import deployed_as
+from kstreams_repl.repl.session.topics.filtering import records_where
+from kstreams_repl.repl.session.views.live_taps import LiveTap
+from kstreams_repl.system.extras import extras
 
 UPDATES_PER_SECOND = 3
 

@@ -6,16 +6,16 @@ import linecache
 from collections.abc import Iterable
 from dataclasses import replace
 
-from kstreams_repl.config import StreamsConfig
-from kstreams_repl.display.markup import Markup, element, join
-from kstreams_repl.display.table import Table
-from kstreams_repl.display.wording import counted
-from kstreams_repl.errors import KStreamsError
-from kstreams_repl.session import Application, Records
-from kstreams_repl.session.source.error_source import location_name
-from kstreams_repl.session.topics.records import ReadRecord
-from kstreams_repl.session.views.sample_run import sampled_values as values_of_sample
-from kstreams_repl.topology.nodes import Node
+from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.engine.topology.nodes import Node
+from kstreams_repl.pictures.markup import Markup, element, join
+from kstreams_repl.pictures.table import Table
+from kstreams_repl.pictures.wording import counted
+from kstreams_repl.repl.session import Application, Records
+from kstreams_repl.repl.session.source.error_source import location_name
+from kstreams_repl.repl.session.topics.records import ReadRecord
+from kstreams_repl.repl.session.views.sample_run import sampled_values as values_of_sample
+from kstreams_repl.system.errors import KStreamsError
 
 ROWS = 20
 SOURCE_LINES = 60

@@ -11,7 +11,7 @@ import traitlets
 from kernel_ext.front_end import bundle
 from kernel_ext.live_picture import LivePicture
 from kernel_ext.subshells import handle_in_subshell
-from kstreams_repl.session import Application
+from kstreams_repl.repl.session import Application
 
 
 class Panel(anywidget.AnyWidget):

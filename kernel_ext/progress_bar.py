@@ -6,7 +6,7 @@ from typing import Any
 
 from IPython.display import display
 
-from kstreams_repl.display.markup import clean_text, element
+from kstreams_repl.pictures.markup import clean_text, element
 
 
 class ProgressBar:

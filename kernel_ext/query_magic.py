@@ -12,8 +12,10 @@ from IPython.core.magic_arguments import argument, magic_arguments
 
 from kernel_ext.arguments import arguments
 from kernel_ext.workspace import Workspace
-from kstreams_repl.display.table import Table
-from kstreams_repl.queries.query_types import (
+from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.pictures.table import Table
+from kstreams_repl.repl.session import Application
+from kstreams_repl.serving.query_types import (
     KeyQuery,
     MultiVersionedKeyQuery,
     Query,
@@ -22,10 +24,8 @@ from kstreams_repl.queries.query_types import (
     WindowKeyQuery,
     WindowRangeQuery,
 )
-from kstreams_repl.queries.state_query import StateQueryRequest
-from kstreams_repl.session import Application
-from kstreams_repl.topology.stores import StoreBuilder, StoreKind
-from kstreams_repl.types import ValueAndTimestamp, VersionedRecord, Windowed
+from kstreams_repl.serving.state_query import StateQueryRequest
+from kstreams_repl.system.types import ValueAndTimestamp, VersionedRecord, Windowed
 
 _LAST_MS = (1 << 63) - 1
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections import deque
 
-from kstreams_repl.display.picture import Picture
+from kstreams_repl.pictures.picture import Picture
 
 SECONDS = 120.0
 STEP_SECONDS = 1.0

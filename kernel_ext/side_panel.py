@@ -20,18 +20,18 @@ from typing import Any
 from kernel_ext.live_picture import CONTROLS, LivePicture
 from kernel_ext.subshells import handle_in_subshell
 from kernel_ext.workspace import Workspace
-from kstreams_repl.display.markup import clean_text, one_line
-from kstreams_repl.errors import KStreamsError
-from kstreams_repl.kafka.reading import FEW_OFFSETS
-from kstreams_repl.kafka.record_counter import at_most
-from kstreams_repl.session import Application, Records, Session
-from kstreams_repl.session.cleanup import Cleanup
-from kstreams_repl.session.left_applications import LeftApplication
-from kstreams_repl.session.session_directory import PROJECT
-from kstreams_repl.session.topics.internal_names import internal_names
-from kstreams_repl.session.topics.read import sizes_of_topics
-from kstreams_repl.session.views.failed_record import position_of
-from kstreams_repl.session.views.store_view import StoreView
+from kstreams_repl.host.kafka.reading import FEW_OFFSETS
+from kstreams_repl.host.kafka.record_counter import at_most
+from kstreams_repl.pictures.markup import clean_text, one_line
+from kstreams_repl.repl.session import Application, Records, Session
+from kstreams_repl.repl.session.cleanup import Cleanup
+from kstreams_repl.repl.session.left_applications import LeftApplication
+from kstreams_repl.repl.session.session_directory import PROJECT
+from kstreams_repl.repl.session.topics.internal_names import internal_names
+from kstreams_repl.repl.session.topics.read import sizes_of_topics
+from kstreams_repl.repl.session.views.failed_record import position_of
+from kstreams_repl.repl.session.views.store_view import StoreView
+from kstreams_repl.system.errors import KStreamsError
 
 TARGET = "kstreams_repl"
 PICTURE_TARGET = "kstreams_repl.picture"

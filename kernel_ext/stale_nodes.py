@@ -13,8 +13,8 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from kernel_ext.workspace import Workspace
-from kstreams_repl.session import Application
-from kstreams_repl.topology.fingerprint import all_names, is_users
+from kstreams_repl.engine.topology.fingerprint import all_names, is_users
+from kstreams_repl.repl.session import Application
 
 
 class StaleNodes:

@@ -13,8 +13,8 @@ import traitlets
 from kernel_ext.front_end import bundle
 from kernel_ext.subshells import handle_in_subshell
 from kernel_ext.view_heartbeat import OpenViews
-from kstreams_repl.display.markup import clean_text, element
-from kstreams_repl.display.table import Table
+from kstreams_repl.pictures.markup import clean_text, element
+from kstreams_repl.pictures.table import Table
 
 UPDATE_SECONDS = 0.33
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from IPython.core.error import UsageError
 
-from kstreams_repl.dsl.builder import StreamsBuilder, builder_of
-from kstreams_repl.dsl.call_log import Handle
-from kstreams_repl.errors import did_you_mean
-from kstreams_repl.session import Application, Session, connect, current_session
-from kstreams_repl.session.left_applications import LeftApplication, left_applications
-from kstreams_repl.session.session_directory import PROJECT
-from kstreams_repl.topology.topology import Topology
+from kstreams_repl.engine.dsl.builder import StreamsBuilder, builder_of
+from kstreams_repl.engine.dsl.graph.call_log import Handle
+from kstreams_repl.engine.topology.topology import Topology
+from kstreams_repl.repl.session import Application, Session, connect, current_session
+from kstreams_repl.repl.session.left_applications import LeftApplication, left_applications
+from kstreams_repl.repl.session.session_directory import PROJECT
+from kstreams_repl.system.errors import did_you_mean
 
 
 class Workspace:

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kstreams_repl import kafka_streams_keys
-from kstreams_repl.config import KEYS
+from kstreams_repl.engine import kafka_streams_keys
+from kstreams_repl.engine.config import KEYS
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "tests" / "data"

@@ -162,7 +162,7 @@ def surroundings() -> Callable[[], Surroundings]:
 @pytest.fixture(scope="session")
 def broker() -> Iterator[object]:
     """A real Kafka broker, shared by the whole run: use topic and application names of your own."""
-    from kstreams_repl.kafka.embedded import EmbeddedBroker
+    from kstreams_repl.host.kafka.embedded import EmbeddedBroker
 
     with EmbeddedBroker() as running:
         yield running

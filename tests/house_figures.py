@@ -14,8 +14,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 OUTSIDE_THE_WHEEL = (
-    "kstreams_repl/bench/*", "kstreams_repl/testing/conformance/*", "kstreams_repl/cli/test.py", "kstreams_repl/cli/changed.py",
-    "kstreams_repl/cli/docs*.py", "kstreams_repl/cli/package_pictures.py",
+    "workshop/bench/*", "workshop/conformance/*", "workshop/commands/test.py", "workshop/commands/changed.py",
+    "kstreams_repl/cli/docs*.py", "workshop/commands/package_pictures.py",
 )  # fmt: skip
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 

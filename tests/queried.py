@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import kstreams_repl as ks
-from kstreams_repl.instance.state.environment_attributes import INPUT
-from kstreams_repl.instance.state.state_directory import task_directory
-from kstreams_repl.queries.local_stores import LocalStores
-from kstreams_repl.queries.queryable_state import QueryableState
-from kstreams_repl.runtime.record_context import RecordContext
-from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
-from kstreams_repl.stores.factory import open_store
-from kstreams_repl.stores.row_format import keep_row_format
-from kstreams_repl.topology.topology import Topology
-from kstreams_repl.types import TaskId
+from kstreams_repl.engine.runtime.record_context import RecordContext
+from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
+from kstreams_repl.engine.stores.factory import open_store
+from kstreams_repl.engine.stores.layers.row_format import keep_row_format
+from kstreams_repl.engine.topology.topology import Topology
+from kstreams_repl.host.instance.state.environment_attributes import INPUT
+from kstreams_repl.host.instance.state.state_directory import task_directory
+from kstreams_repl.serving.local_stores import LocalStores
+from kstreams_repl.serving.queryable_state import QueryableState
+from kstreams_repl.system.types import TaskId
 
 MAP_BYTES = 64 << 20
 APPLICATION = "queried"

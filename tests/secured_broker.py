@@ -31,8 +31,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from kstreams_repl.kafka.embedded import EmbeddedBroker
-from kstreams_repl.kafka.embedded.layout import BrokerDirectory
+from kstreams_repl.host.kafka.embedded import EmbeddedBroker
+from kstreams_repl.host.kafka.embedded.layout import BrokerDirectory
 
 USER, PASSWORD = "analyst", "correct horse"
 _KAFKA = "org.apache.kafka.common.security"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from kstreams_repl.errors import KStreamsError, as_installed
+from kstreams_repl.system.errors import KStreamsError, as_installed
 
 DEFAULT_DIRECTORY = Path(".kstreams") / "broker"
 
@@ -39,7 +39,7 @@ def main() -> None:
 @click.option("--foreground", is_flag=True, help="Stay in the foreground; Ctrl-C stops the broker.")
 def start(directory: Path, as_json: bool, port: int | None, heap: str, foreground: bool) -> None:
     """Start a broker and leave it running (unless --foreground)."""
-    from kstreams_repl.kafka.embedded import EmbeddedBroker
+    from kstreams_repl.host.kafka.embedded import EmbeddedBroker
 
     broker = EmbeddedBroker(directory, port=port, heap=heap)
     broker.start(detach=not foreground)
@@ -62,7 +62,7 @@ def start(directory: Path, as_json: bool, port: int | None, heap: str, foregroun
 @_directory
 def stop(directory: Path) -> None:
     """Stop the directory's broker; its data stays."""
-    from kstreams_repl.kafka.embedded import EmbeddedBroker
+    from kstreams_repl.host.kafka.embedded import EmbeddedBroker
 
     broker = EmbeddedBroker.attach(directory)
     address = broker.bootstrap_servers
@@ -75,7 +75,7 @@ def stop(directory: Path) -> None:
 @_as_json
 def status(directory: Path, as_json: bool) -> None:
     """Show whether the directory's broker runs, and its address. Exit code 3 if it does not run."""
-    from kstreams_repl.kafka.embedded import EmbeddedBroker
+    from kstreams_repl.host.kafka.embedded import EmbeddedBroker
 
     try:
         broker = EmbeddedBroker.attach(directory)
@@ -88,7 +88,7 @@ def status(directory: Path, as_json: bool) -> None:
 @main.command()
 def fetch() -> None:
     """Download and verify the broker's jars now, so that the first start needs no network."""
-    from kstreams_repl.kafka.embedded import cache_directory, ensure_jars
+    from kstreams_repl.host.kafka.embedded import cache_directory, ensure_jars
 
     click.echo(f"{len(ensure_jars())} verified jars in {cache_directory()}")
 

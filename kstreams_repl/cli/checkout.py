@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import kstreams_repl
-from kstreams_repl.errors import KStreamsError
+from kstreams_repl.system.errors import KStreamsError
 
 
 def find_checkout() -> Path | None:

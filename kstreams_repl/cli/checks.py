@@ -20,7 +20,7 @@ from pathlib import Path
 
 from kstreams_repl.cli import bootstrap
 from kstreams_repl.cli.checkout import find_checkout
-from kstreams_repl.errors import JavaNotFoundError, KStreamsError, as_installed
+from kstreams_repl.system.errors import JavaNotFoundError, KStreamsError, as_installed
 
 GIGABYTE = 1024**3
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -84,7 +84,7 @@ def check_environment() -> Finding:
 
 
 def check_java() -> Finding:
-    from kstreams_repl.java import find_java, runs
+    from kstreams_repl.system.java import find_java, runs
 
     try:
         java = find_java()
@@ -98,7 +98,7 @@ def check_java() -> Finding:
 
 
 def check_broker_jars() -> Finding:
-    from kstreams_repl.kafka.embedded.jars import KAFKA_VERSION, cache_directory, locked_jars, missing_jars
+    from kstreams_repl.host.kafka.embedded.jars import KAFKA_VERSION, cache_directory, locked_jars, missing_jars
 
     name = f"Kafka {KAFKA_VERSION}"
     missing = missing_jars()
@@ -118,7 +118,7 @@ def check_broker_jars() -> Finding:
 
 
 def check_spark() -> Finding:
-    from kstreams_repl.java import find_java, spark_java_home
+    from kstreams_repl.system.java import find_java, spark_java_home
 
     install = "pip install 'kstreams-repl[spark]'"
     version = installed_version("pyspark")
@@ -140,7 +140,7 @@ def check_spark() -> Finding:
 
 def check_class_archives() -> Finding:
     """Check that both JVMs start from a class archive."""
-    from kstreams_repl.class_archives import archive_directory
+    from kstreams_repl.system.class_archives import archive_directory
 
     name = "Fast start"
     programs = {path.name.partition("-")[0] for path in archive_directory().glob("*.jsa")}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from kstreams_repl.errors import KStreamsError, did_you_mean
+from kstreams_repl.system.errors import KStreamsError, did_you_mean
 
 DEFAULT_DIRECTORY = Path(".kstreams") / "state"
 
@@ -30,7 +30,7 @@ def main() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON line for each.")
 def list_(state: Path, as_json: bool) -> None:
     """Show the driver processes that are alive, and those that ended by themselves."""
-    from kstreams_repl.session.application.detached.mailbox import STOPPED, mailboxes
+    from kstreams_repl.repl.session.application.detached.mailbox import STOPPED, mailboxes
 
     found = 0
     for box in mailboxes(state.absolute()):
@@ -52,7 +52,7 @@ def list_(state: Path, as_json: bool) -> None:
 @click.argument("name")
 def stop(state: Path, name: str) -> None:
     """Stop an application at a commit and end its process; topics, offsets and state stay."""
-    from kstreams_repl.session.application.detached.mailbox import Mailbox, end, mailboxes
+    from kstreams_repl.repl.session.application.detached.mailbox import Mailbox, end, mailboxes
 
     known = [box.application for box in mailboxes(state.absolute())]
     if name not in known:

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from kstreams_repl.cli.checks import Finding, Status, examine
-from kstreams_repl.errors import as_installed
+from kstreams_repl.system.errors import as_installed
 
 STYLES = {Status.OK: "[green]ok[/]", Status.WARNING: "[yellow]warning[/]", Status.MISSING: "[red]missing[/]"}
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 
 from kstreams_repl.cli.checkout import find_checkout
-from kstreams_repl.errors import JavaNotFoundError, KStreamsError
-from kstreams_repl.java import spark_environment
+from kstreams_repl.system.errors import JavaNotFoundError, KStreamsError
+from kstreams_repl.system.java import spark_environment
 
 _ROOT = re.compile(r"--(notebook-dir|ServerApp\.root_dir|ServerApp\.notebook_dir)(=|$)")
 

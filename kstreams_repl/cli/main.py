@@ -17,9 +17,9 @@ import click
 from kstreams_repl import __version__
 from kstreams_repl.cli.checkout import compile_sources
 from kstreams_repl.cli.registry import COMMANDS
-from kstreams_repl.display.markup import clean_text
-from kstreams_repl.errors import KStreamsError, did_you_mean
-from kstreams_repl.extras import missing
+from kstreams_repl.pictures.markup import clean_text
+from kstreams_repl.system.errors import KStreamsError, did_you_mean
+from kstreams_repl.system.extras import missing
 
 INTERRUPTED = 130
 

@@ -7,7 +7,7 @@ import tempfile
 
 import click
 
-from kstreams_repl.class_archives import MAKE_VARIABLE, archive_directory, forget_old_archives
+from kstreams_repl.system.class_archives import MAKE_VARIABLE, archive_directory, forget_old_archives
 
 
 @click.command()

@@ -46,13 +46,13 @@ COMMANDS: dict[str, CommandEntry] = {
     "repl": CommandEntry("kernel_ext.terminal", "main", "Open a terminal REPL (IPython) with the same magics and API."),
     "run": CommandEntry("kstreams_repl.cli.run", "main", "Run a topology of a module: as a stream, or as a bounded run that ends."),
     "reset": CommandEntry("kstreams_repl.cli.reset", "main", "Reset an application: offsets, internal topics, local state, stop offsets."),
-    "test": CommandEntry("kstreams_repl.cli.test", "main", "Run the checks and tests of this checkout."),
-    "docs": CommandEntry("kstreams_repl.cli.docs", "main", "Build the documentation as a site."),
+    "test": CommandEntry("workshop.commands.test", "main", "Run the checks and tests of this checkout."),
+    "docs": CommandEntry("workshop.commands.docs", "main", "Build the documentation as a site."),
     "doctor": CommandEntry("kstreams_repl.cli.doctor", "main", "Check this machine, with a fix for each missing item."),
     "prepare": CommandEntry("kstreams_repl.cli.prepare", "main", "Download jars and write class archives: faster first starts."),
-    "bench": CommandEntry("kstreams_repl.bench", "main", "Run a benchmark; one JSON line per measurement."),
+    "bench": CommandEntry("workshop.bench", "main", "Run a benchmark; one JSON line per measurement."),
     "conformance": CommandEntry(
-        "kstreams_repl.testing.conformance", "main", "Run case files whose results Kafka Streams on the JVM produced."
+        "workshop.conformance", "main", "Run case files whose results Kafka Streams on the JVM produced."
     ),
     "compact": CommandEntry("kstreams_repl.cli.compact", "main", "Rewrite small data files of a table as few large ones."),
     "serve": CommandEntry("kstreams_repl.cli.serve", "main", "Serve the state of a deployed application over HTTP."),

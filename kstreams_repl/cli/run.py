@@ -18,7 +18,7 @@ from typing import Any
 
 import click
 
-from kstreams_repl.errors import (
+from kstreams_repl.system.errors import (
     ConfigError,
     DeployError,
     KStreamsError,
@@ -173,7 +173,7 @@ def _returns_topology(thing: Any) -> bool:
 
 def from_module(text: str) -> AbstractContextManager[None]:
     """Return the context in which a version's source text is that of the module in ``module:name``, loaded before."""
-    from kstreams_repl.session.source.source_slice import deployed_as
+    from kstreams_repl.repl.session.source.source_slice import deployed_as
 
     module, _, name = text.partition(":")
     found = sys.modules[module]

@@ -33,10 +33,10 @@ def main(
     The token is in a file that only you can read; its path is printed. If the source text of its topology is not on this host, its
     stores are known from the catalogue next to its state.
     """
-    from kstreams_repl.errors import SessionFileError
-    from kstreams_repl.queries.metadata import HostInfo
-    from kstreams_repl.session import connect
-    from kstreams_repl.session.application.query_view import serve_catalogue
+    from kstreams_repl.host.instance.metadata import HostInfo
+    from kstreams_repl.repl.session import connect
+    from kstreams_repl.repl.session.application.query_view import serve_catalogue
+    from kstreams_repl.system.errors import SessionFileError
 
     with connect(where["bootstrap_servers"], directory=where["directory"], prestart=False) as session:
         server = None

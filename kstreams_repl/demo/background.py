@@ -19,10 +19,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kstreams_repl.errors import KStreamsError, as_installed
-from kstreams_repl.instance.control.control_files import read_whole
-from kstreams_repl.kafka.embedded.layout import write_atomically
-from kstreams_repl.processes import ProcessRecord, open_log, start_apart
+from kstreams_repl.host.instance.control.control_files import read_whole
+from kstreams_repl.host.kafka.embedded.layout import write_atomically
+from kstreams_repl.system.errors import KStreamsError, as_installed
+from kstreams_repl.system.processes import ProcessRecord, open_log, start_apart
 
 RECORD = "background.json"
 LOG = "background.log"
@@ -147,7 +147,7 @@ def _follow(driver: subprocess.Popen[bytes], directory: Path, log: int, relay: C
     if demo is not None and demo.pid == driver.pid and demo.state == ENDED:
         (directory / LOG).unlink(missing_ok=True)
         if demo.failure:
-            from kstreams_repl.spark.failures.failure_translation import error_from
+            from kstreams_repl.host.spark.failures.failure_translation import error_from
 
             raise error_from(demo.failure)
         return demo
@@ -179,7 +179,7 @@ def stop(directory: Path) -> tuple[BackgroundDemo | None, bool]:
         )
     ended = read_background_demo(directory)
     if ended is not None and ended.failure:
-        from kstreams_repl.spark.failures.failure_translation import error_from
+        from kstreams_repl.host.spark.failures.failure_translation import error_from
 
         raise error_from(ended.failure)
     for name in (RECORD, LOG):

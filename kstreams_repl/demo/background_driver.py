@@ -18,9 +18,9 @@ from types import FrameType
 from typing import Any
 
 from kstreams_repl.demo.background import ENDED, READY, BackgroundDemo
-from kstreams_repl.errors import KStreamsError
-from kstreams_repl.instance.failures.failure_report import failure_of
-from kstreams_repl.processes import ProcessMark
+from kstreams_repl.host.instance.failures.failure_report import failure_of
+from kstreams_repl.system.errors import KStreamsError
+from kstreams_repl.system.processes import ProcessMark
 
 INTERRUPTED = 130
 _PARENT_SECONDS = 0.2

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from kstreams_repl.errors import KStreamsError
+from kstreams_repl.system.errors import KStreamsError
 
 FLIGHTS_TOPIC = "flights"
 AIRLINES_TOPIC = "airlines"

@@ -6,9 +6,9 @@ import shutil
 from pathlib import Path
 
 from kstreams_repl.demo.background import LOG, RECORD, stop_command
-from kstreams_repl.errors import EmbeddedBrokerError
-from kstreams_repl.kafka.embedded.layout import BrokerDirectory
-from kstreams_repl.session.broker import is_taken
+from kstreams_repl.host.kafka.embedded.layout import BrokerDirectory
+from kstreams_repl.repl.session.broker import is_taken
+from kstreams_repl.system.errors import EmbeddedBrokerError
 
 OWN = "own"
 """Folder of ``--input``'s broker inside the demo's directory."""

@@ -18,7 +18,7 @@ from kstreams_repl.demo import data, topology
 from kstreams_repl.demo.demo_directory import empty, refuse_running
 from kstreams_repl.demo.questions import ask_application, ask_files, mismatches
 from kstreams_repl.demo.screen import Screen
-from kstreams_repl.errors import KStreamsError
+from kstreams_repl.system.errors import KStreamsError
 
 APPLICATION = "flights-demo"
 _PRODUCED = "produced.json"

@@ -14,7 +14,7 @@ import click
 
 from kstreams_repl.demo import background
 from kstreams_repl.demo.screen import Screen
-from kstreams_repl.errors import as_installed
+from kstreams_repl.system.errors import as_installed
 
 
 @click.command(help="Run a year of real departures through a topology on Spark and Kafka, and check every result.")

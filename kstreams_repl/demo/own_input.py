@@ -14,7 +14,7 @@ import orjson
 from kstreams_repl.demo.demo_directory import OWN, refuse_running
 from kstreams_repl.demo.flights import Hold
 from kstreams_repl.demo.screen import Screen
-from kstreams_repl.errors import KStreamsError, SerializationError
+from kstreams_repl.system.errors import KStreamsError, SerializationError
 
 APPLICATION = "own-input"
 COUNTS = "rows-per-key"

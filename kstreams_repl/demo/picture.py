@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from kstreams_repl.demo import topology
-from kstreams_repl.display.picture import picture_of
-from kstreams_repl.display.svg import svg_of
-from kstreams_repl.display.view import simplified
+from kstreams_repl.pictures.picture import picture_of
+from kstreams_repl.pictures.svg import svg_of
+from kstreams_repl.pictures.view import simplified
 
 
 def svg() -> str:

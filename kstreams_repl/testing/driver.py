@@ -15,17 +15,25 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Literal, get_args
 
-from kstreams_repl.config import StreamsConfig
-from kstreams_repl.durations import Millis, as_millis
-from kstreams_repl.errors import CallError, IllegalStateTransitionError, InvalidStateStoreError, UnknownTopicError, did_you_mean
-from kstreams_repl.metrics.snapshot import Metric
-from kstreams_repl.processor.current_call import CallContext
-from kstreams_repl.runtime.columnar_queue import LOOP_THRESHOLD
-from kstreams_repl.runtime.compile import Tap
-from kstreams_repl.runtime.global_task import GlobalTask
-from kstreams_repl.runtime.node_counts import NodeCount, added
-from kstreams_repl.runtime.task import StreamTask, TaskSpec
-from kstreams_repl.stores.engine.memory import MemoryEnvironment
+from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.engine.metrics.snapshot import Metric
+from kstreams_repl.engine.processor.current_call import CallContext
+from kstreams_repl.engine.runtime.compiler.compile import Tap
+from kstreams_repl.engine.runtime.global_task import GlobalTask
+from kstreams_repl.engine.runtime.nodes.node_counts import NodeCount, added
+from kstreams_repl.engine.runtime.queues.columnar_queue import LOOP_THRESHOLD
+from kstreams_repl.engine.runtime.task import StreamTask, TaskSpec
+from kstreams_repl.engine.stores.engine.memory import MemoryEnvironment
+from kstreams_repl.engine.topology.names import validate_name
+from kstreams_repl.system.durations import Millis, as_millis
+from kstreams_repl.system.errors import (
+    CallError,
+    IllegalStateTransitionError,
+    InvalidStateStoreError,
+    UnknownTopicError,
+    did_you_mean,
+)
+from kstreams_repl.system.types import Headers, RecordBatch
 from kstreams_repl.testing.driver_retries import RetriesReader
 from kstreams_repl.testing.driver_tasks import DriverTask, DriverTasks, DriverTopics, Partitions
 from kstreams_repl.testing.driver_topics import ProducedRecord as ProducedRecord
@@ -34,8 +42,6 @@ from kstreams_repl.testing.driver_topics import TestOutputTopic as TestOutputTop
 from kstreams_repl.testing.driver_topics import TestRecord as TestRecord
 from kstreams_repl.testing.driver_topics import serdes_of_topic, time_ms
 from kstreams_repl.testing.host import DriverCollector, DriverHost
-from kstreams_repl.topology.names import validate_name
-from kstreams_repl.types import Headers, RecordBatch
 
 Mode = Literal["exact", "deployed"]
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kstreams_repl.display.retries import Retries, WaitingRecord, async_operator, waiting_record
-from kstreams_repl.runtime.async_calls import RetryAction
-from kstreams_repl.runtime.pending_rows import PendingRow
+from kstreams_repl.engine.runtime.calls.async_calls import RetryAction
+from kstreams_repl.engine.runtime.calls.pending_rows import PendingRow
+from kstreams_repl.pictures.retries import Retries, WaitingRecord, async_operator, waiting_record
 from kstreams_repl.testing.driver_tasks import DriverTasks
 from kstreams_repl.testing.table_rows import TableRowsReader
 
 
 class DriverRetries:
-    """`display.retries.RetrySource` of one node of a test driver."""
+    """`pictures.retries.RetrySource` of one node of a test driver."""
 
     def __init__(self, driver: RetriesReader, node: str) -> None:
         tasks = [task for task, _ in driver._tasks.all]

@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from typing import Any, NamedTuple
 
-from kstreams_repl.config import StreamsConfig
-from kstreams_repl.kafka.partitioning import partition_for_key
-from kstreams_repl.runtime.task import StreamTask, TaskSpec
-from kstreams_repl.runtime.task_specs import task_specs
+from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.engine.partitioning import partition_for_key
+from kstreams_repl.engine.runtime.task import StreamTask, TaskSpec
+from kstreams_repl.engine.runtime.task_specs import task_specs
+from kstreams_repl.engine.topology.names import internal_topic
+from kstreams_repl.engine.topology.nodes import SinkNode, SourceNode
+from kstreams_repl.engine.topology.partitions import resolve_partitions
+from kstreams_repl.engine.topology.subtopologies import Subtopology
+from kstreams_repl.system.types import TaskId, TopicPartition
 from kstreams_repl.testing.host import DriverHost
-from kstreams_repl.topology.names import internal_topic
-from kstreams_repl.topology.nodes import SinkNode, SourceNode
-from kstreams_repl.topology.partitions import resolve_partitions
-from kstreams_repl.topology.subtopologies import Subtopology
-from kstreams_repl.types import TaskId, TopicPartition
 
 Partitions = Mapping[str, int] | int
 """Numbers of partitions by topic (1 for those that are not named), or one for all topics."""

@@ -7,18 +7,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, Protocol
 
-from kstreams_repl.config import StreamsConfig
-from kstreams_repl.durations import Millis, as_millis
-from kstreams_repl.errors import (
+from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.engine.serdes import Serde, resolve
+from kstreams_repl.engine.serdes.header_ids import framed, on_the_wire, without_stale_ids
+from kstreams_repl.engine.serdes.schemas.registry import settings_from
+from kstreams_repl.system.durations import Millis, as_millis
+from kstreams_repl.system.errors import (
     CallError,
     InvalidRecordError,
     KStreamsError,
     did_you_mean,
 )
-from kstreams_repl.serdes import Serde, resolve
-from kstreams_repl.serdes.header_ids import framed, on_the_wire, without_stale_ids
-from kstreams_repl.serdes.schemas.registry import settings_from
-from kstreams_repl.types import Headers
+from kstreams_repl.system.types import Headers
 
 
 class ProducedRecord(NamedTuple):

@@ -9,20 +9,20 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from kstreams_repl.config import StreamsConfig
-from kstreams_repl.extras import extras
-from kstreams_repl.forks import finalizer_of
-from kstreams_repl.metrics.catalogue import TASK, TASK_ID, THREAD_ID
-from kstreams_repl.metrics.counters import Steps
-from kstreams_repl.metrics.custom import StreamsMetrics
-from kstreams_repl.metrics.registry import Registry
-from kstreams_repl.metrics.sensors import Window, record
-from kstreams_repl.metrics.snapshot import Metric
-from kstreams_repl.processor.current_call import CallContext
-from kstreams_repl.runtime.collector import Direct, Send, Site
-from kstreams_repl.runtime.task import TOTALS, StreamTask
-from kstreams_repl.topology.table_files import TableFiles
-from kstreams_repl.types import Headers
+from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.engine.metrics.catalogue import TASK, TASK_ID, THREAD_ID
+from kstreams_repl.engine.metrics.counters import Steps
+from kstreams_repl.engine.metrics.custom import StreamsMetrics
+from kstreams_repl.engine.metrics.registry import Registry
+from kstreams_repl.engine.metrics.sensors import Window, record
+from kstreams_repl.engine.metrics.snapshot import Metric
+from kstreams_repl.engine.processor.current_call import CallContext
+from kstreams_repl.engine.runtime.nodes.collector import Direct, Send, Site
+from kstreams_repl.engine.runtime.task import TOTALS, StreamTask
+from kstreams_repl.engine.topology.table_files import TableFiles
+from kstreams_repl.system.extras import extras
+from kstreams_repl.system.forks import finalizer_of
+from kstreams_repl.system.types import Headers
 
 NO_HEADERS: Headers = []
 _MAP_BYTES = 1 << 30
@@ -74,10 +74,10 @@ class DriverCollector:
 
 
 class DriverRows:
-    """`runtime.collector.RowSink` that keeps the rows in memory."""
+    """`engine.runtime.nodes.collector.RowSink` that keeps the rows in memory."""
 
     def __init__(self, table: TableFiles, misfit: Any, context: Any) -> None:
-        from kstreams_repl.table_files.row_batches import RowBatches
+        from kstreams_repl.tables.row_batches import RowBatches
 
         self.table = table
         self._rows = RowBatches(table, misfit, context)
@@ -177,7 +177,7 @@ class DriverHost:
             KStreamsError: lmdb is not installed.
         """
         with extras():
-            from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
+            from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
         self._environment = LmdbEnvironment(self.state_dir() / "lmdb", map_bytes=_MAP_BYTES)
         return self._environment
 

@@ -12,19 +12,19 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from kstreams_repl import serdes
-from kstreams_repl.config import StreamsConfig
-from kstreams_repl.durations import Millis
-from kstreams_repl.errors import InvalidStateStoreError, did_you_mean
-from kstreams_repl.metrics.custom import StreamsMetrics
-from kstreams_repl.processor import PunctuationType
-from kstreams_repl.processor.punctuation import checked_schedule
-from kstreams_repl.runtime.record_context import RecordContext
-from kstreams_repl.stores.engine.memory import MemoryEnvironment
-from kstreams_repl.stores.factory import open_store
+from kstreams_repl.engine import serdes
+from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.engine.metrics.custom import StreamsMetrics
+from kstreams_repl.engine.processor import PunctuationType
+from kstreams_repl.engine.processor.punctuation import checked_schedule
+from kstreams_repl.engine.runtime.record_context import RecordContext
+from kstreams_repl.engine.stores.engine.memory import MemoryEnvironment
+from kstreams_repl.engine.stores.factory import open_store
+from kstreams_repl.engine.topology.stores import StoreBuilder
+from kstreams_repl.system.durations import Millis
+from kstreams_repl.system.errors import InvalidStateStoreError, did_you_mean
+from kstreams_repl.system.types import Headers, RecordMetadata, TaskId
 from kstreams_repl.testing.host import DriverHost
-from kstreams_repl.topology.stores import StoreBuilder
-from kstreams_repl.types import Headers, RecordMetadata, TaskId
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class MockProcessorContext:
         stores: builders of the stores it uses; opened in memory, with the default serdes of `config` unless they have their own.
 
     Example:
-        >>> from kstreams_repl.processor import Processor, Record
+        >>> from kstreams_repl.engine.processor import Processor, Record
         >>> class Double(Processor):
         ...     def process(self, record):
         ...         self.context.forward(record.with_value(record.value * 2))

@@ -20,12 +20,12 @@ from typing import Any
 
 import orjson
 
-from kstreams_repl.display.frames import Frames
-from kstreams_repl.display.table import Table
-from kstreams_repl.errors import KStreamsError, RecordingError
+from kstreams_repl.engine.topology.names import validate_name
+from kstreams_repl.pictures.frames import Frames
+from kstreams_repl.pictures.table import Table
+from kstreams_repl.system.errors import KStreamsError, RecordingError
+from kstreams_repl.system.types import Headers
 from kstreams_repl.testing.driver import TopologyTestDriver
-from kstreams_repl.topology.names import validate_name
-from kstreams_repl.types import Headers
 
 FORMAT = "kstreams-recording"
 VERSION = 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kstreams_repl.errors import TopologyError, did_you_mean
+from kstreams_repl.system.errors import TopologyError, did_you_mean
 from kstreams_repl.testing.host import DriverCollector
 
 

@@ -11,7 +11,7 @@ import json
 import re
 from typing import Any
 
-from kstreams_repl.errors import KStreamsError
+from kstreams_repl.system.errors import KStreamsError
 from kstreams_repl.testing.driver import TestInputTopic, TestOutputTopic, TestRecord
 
 _COLUMN = re.compile(r"\s*\|\s*|\s{2,}")

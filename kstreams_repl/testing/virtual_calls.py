@@ -10,12 +10,12 @@ from collections.abc import Callable
 from math import ceil
 from typing import Any
 
-from kstreams_repl.instance.calls.node_caller import NodeCaller
-from kstreams_repl.operators.stream_async import StreamAsync
-from kstreams_repl.processor.current_call import CallContext
-from kstreams_repl.runtime.call import Call, Done
-from kstreams_repl.runtime.call_results import ResultLog
-from kstreams_repl.types import TopicPartition
+from kstreams_repl.engine.calls.node_caller import NodeCaller
+from kstreams_repl.engine.operators.streams.stream_async import StreamAsync
+from kstreams_repl.engine.processor.current_call import CallContext
+from kstreams_repl.engine.runtime.calls.call import Call, Done
+from kstreams_repl.engine.runtime.calls.call_results import ResultLog
+from kstreams_repl.system.types import TopicPartition
 
 Latency = Callable[[CallContext], int]
 """Milliseconds that a call takes in addition."""
@@ -159,7 +159,7 @@ class VirtualCallRunner:
 
 
 class VirtualCaller:
-    """`runtime.call.Caller` of the test driver."""
+    """`engine.runtime.calls.call.Caller` of the test driver."""
 
     def __init__(self, runner: VirtualCallRunner, caller: NodeCaller) -> None:
         self._runner, self._caller = runner, caller

@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 import pytest
 
-from kstreams_repl.kafka.embedded.broker import free_port
+from kstreams_repl.host.kafka.embedded.broker import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

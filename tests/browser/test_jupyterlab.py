@@ -14,7 +14,7 @@ import pytest
 from nbformat.sign import NotebookNotary
 
 import kstreams_repl as ks
-from kstreams_repl.display import mimebundle, picture_of
+from kstreams_repl.pictures import mimebundle, picture_of
 from tests.browser.conftest import CHROMIUM
 from tests.browser.driving import IDLE, add_cell, keep, open_notebook, run_all, write_notebook
 

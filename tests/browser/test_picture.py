@@ -11,13 +11,13 @@ import pytest
 
 from kernel_ext.front_end import bundle
 from kernel_ext.live_picture import START
-from kstreams_repl.display import Mark, Picture, Table, picture_of, svg_of
-from kstreams_repl.display.arrange import room_for
-from kstreams_repl.display.live_marks import mark_lines
-from kstreams_repl.display.markup import element, join
-from kstreams_repl.display.mimebundle import mimebundle
-from kstreams_repl.display.picture import Cluster, Kind, Link, Shape
-from kstreams_repl.dsl import StreamsBuilder
+from kstreams_repl.engine.dsl import StreamsBuilder
+from kstreams_repl.pictures import Mark, Picture, Table, picture_of, svg_of
+from kstreams_repl.pictures.arrange import room_for
+from kstreams_repl.pictures.live_marks import mark_lines
+from kstreams_repl.pictures.markup import element, join
+from kstreams_repl.pictures.mimebundle import mimebundle
+from kstreams_repl.pictures.picture import Cluster, Kind, Link, Shape
 from tests.browser.conftest import CHROMIUM
 from tests.browser.driving import keep
 

@@ -24,7 +24,7 @@ ROW = "('EWR', 2013, 1, 1, 517, 515, 2, 830, 819, 11, 'UA', 1545, 'N14228', 'EWR
     "TIMESTAMP '2013-01-01 05:00:00', "
 )
 CELLS = [
-    "from types import SimpleNamespace\nfrom kstreams_repl.inspection import run_sql\n"
+    "from types import SimpleNamespace\nfrom kstreams_repl.repl.inspection import run_sql\n"
     "ask = lambda query: run_sql(query, SimpleNamespace(expect=lambda tables: None))",
     f"ask('''SELECT * FROM (VALUES {ROW} 0, 0, TIMESTAMP '2013-01-01 10:00:00'), {ROW} 3, 84193, TIMESTAMP '2013-01-01 10:00:00'))"
     f" AS flights({', '.join(chr(34) + name + chr(34) for name in COLUMNS)})''')",

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl.spark.startup.spark_session import get_session, stop_session
-from kstreams_repl.spark.startup.standalone_cluster import StandaloneCluster
+from kstreams_repl.host.spark.startup.spark_session import get_session, stop_session
+from kstreams_repl.host.spark.startup.standalone_cluster import StandaloneCluster
 from tests.spark.hosting import Host
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.errors import InvalidStateStoreError
-from kstreams_repl.spark.startup.spark_session import stop_session
-from kstreams_repl.spark.startup.standalone_cluster import StandaloneCluster
+from kstreams_repl.host.spark.startup.spark_session import stop_session
+from kstreams_repl.host.spark.startup.standalone_cluster import StandaloneCluster
+from kstreams_repl.system.errors import InvalidStateStoreError
 from tests import traced
 from tests.spark.hosting import settle
 

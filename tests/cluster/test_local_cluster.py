@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl.spark.startup.spark_session import get_session, stop_session
+from kstreams_repl.host.spark.startup.spark_session import get_session, stop_session
 from tests.spark.hosting import Host, counting, decoded, expected_counts, numbered, processed, running
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]

@@ -14,7 +14,7 @@ import pytest
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(120)]
 OWNER = """
 import time
-from kstreams_repl.spark.startup.standalone_cluster import StandaloneCluster
+from kstreams_repl.host.spark.startup.standalone_cluster import StandaloneCluster
 cluster = StandaloneCluster(workers=1).start()
 print(cluster._directory, flush=True)
 time.sleep(100)

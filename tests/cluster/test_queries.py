@@ -21,11 +21,11 @@ import pytest
 
 import kstreams_repl as ks
 from kstreams_repl import errors
-from kstreams_repl.queries.metadata import HostInfo
-from kstreams_repl.queries.server.launch import ServerRecord
-from kstreams_repl.session.views.store_view import StoreView
-from kstreams_repl.spark.startup.spark_session import stop_session
-from kstreams_repl.spark.startup.standalone_cluster import StandaloneCluster
+from kstreams_repl.host.instance.metadata import HostInfo
+from kstreams_repl.host.spark.query_server_process import ServerRecord
+from kstreams_repl.host.spark.startup.spark_session import stop_session
+from kstreams_repl.host.spark.startup.standalone_cluster import StandaloneCluster
+from kstreams_repl.repl.session.views.store_view import StoreView
 from tests.spark.hosting import settle
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]

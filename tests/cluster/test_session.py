@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.spark.startup.spark_session import stop_session
-from kstreams_repl.spark.startup.standalone_cluster import StandaloneCluster
+from kstreams_repl.host.spark.startup.spark_session import stop_session
+from kstreams_repl.host.spark.startup.standalone_cluster import StandaloneCluster
 from tests.spark.hosting import settle
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]

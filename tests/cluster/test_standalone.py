@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from kstreams_repl.errors import DeployError
-from kstreams_repl.instance.control.journal_follower import Follower
-from kstreams_repl.spark.deployment import Deployment
-from kstreams_repl.spark.failures import missing_executors
-from kstreams_repl.spark.slots.spark_slots import total_slots
-from kstreams_repl.spark.startup.standalone_cluster import StandaloneCluster
+from kstreams_repl.host.instance.control.journal_follower import Follower
+from kstreams_repl.host.spark.deployment import Deployment
+from kstreams_repl.host.spark.failures import missing_executors
+from kstreams_repl.host.spark.slots.spark_slots import total_slots
+from kstreams_repl.host.spark.startup.standalone_cluster import StandaloneCluster
+from kstreams_repl.system.errors import DeployError
 from tests.spark.hosting import Host, counting, decoded, expected_counts, failed, numbered, processed, running, settle
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]

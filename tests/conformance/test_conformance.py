@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl.testing.conformance.runner import QUIRKS_WAIVED, read_cases, run_case
+from workshop.conformance.runner import QUIRKS_WAIVED, read_cases, run_case
 
 HERE = Path(__file__).parent
 FILES = sorted((HERE / "cases").glob("*.jsonl"))

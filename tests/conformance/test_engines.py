@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
+from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
 from kstreams_repl.testing import driver
-from kstreams_repl.testing.conformance.runner import read_cases, run_case
 from kstreams_repl.testing.driver import Mode
+from workshop.conformance.runner import read_cases, run_case
 
 CASES = Path(__file__).parent / "cases"
 FILES = sorted(CASES.glob("*.jsonl"))

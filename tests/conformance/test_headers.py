@@ -15,14 +15,14 @@ from typing import Any, Literal
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.runtime.record_context import RecordContext
-from kstreams_repl.serdes import string
-from kstreams_repl.stores.changelog_restore import Restorer
-from kstreams_repl.stores.engine.memory import MemoryEnvironment
-from kstreams_repl.stores.factory import open_store
-from kstreams_repl.stores.header_rows import HeaderCodec
-from kstreams_repl.testing.conformance.runner import run_case
-from kstreams_repl.types import RecordBatch, Windowed
+from kstreams_repl.engine.runtime.record_context import RecordContext
+from kstreams_repl.engine.serdes import string
+from kstreams_repl.engine.stores.engine.memory import MemoryEnvironment
+from kstreams_repl.engine.stores.factory import open_store
+from kstreams_repl.engine.stores.layers.header_rows import HeaderCodec
+from kstreams_repl.engine.stores.log.changelog_restore import Restorer
+from kstreams_repl.system.types import RecordBatch, Windowed
+from workshop.conformance.runner import run_case
 
 HERE = Path(__file__).parent / "headers"
 CASES = json.loads(gzip.decompress((HERE / "cases.json.gz").read_bytes()))

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.errors import CallError, InvalidStateStoreError, KStreamsError, NullKeyError, UnknownStateStoreError
-from kstreams_repl.types import ValueAndTimestamp, VersionedRecord, Windowed
+from kstreams_repl.system.errors import CallError, InvalidStateStoreError, KStreamsError, NullKeyError, UnknownStateStoreError
+from kstreams_repl.system.types import ValueAndTimestamp, VersionedRecord, Windowed
 from tests.queried import TOPIC, State
 
 CASES = json.loads(gzip.decompress((Path(__file__).parent / "queries" / "cases.json.gz").read_bytes()))

@@ -21,17 +21,17 @@ from pathlib import Path
 
 from pyspark import cloudpickle
 
-from kstreams_repl.batch.completion import CompletionWatch
-from kstreams_repl.batch.stop_offsets import bounded_plan
-from kstreams_repl.config import StreamsConfig
-from kstreams_repl.instance.control.channel import Signal
-from kstreams_repl.instance.control.file_channel import FileChannel
-from kstreams_repl.instance.initialization.task_initialization import fence_instances
-from kstreams_repl.instance.state.state_directory import control_directory
-from kstreams_repl.kafka.admin import Admin
-from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.spark.fencing.generation_fencing import Generations
-from kstreams_repl.spark.planning.plan_builder import make_plan
+from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.host.batch.completion import CompletionWatch
+from kstreams_repl.host.batch.stop_offsets import bounded_plan
+from kstreams_repl.host.instance.control.channel import Signal
+from kstreams_repl.host.instance.control.file_channel import FileChannel
+from kstreams_repl.host.instance.initialization.task_initialization import fence_instances
+from kstreams_repl.host.instance.state.state_directory import control_directory
+from kstreams_repl.host.kafka.admin import Admin
+from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.host.spark.fencing.generation_fencing import Generations
+from kstreams_repl.host.spark.planning.plan_builder import make_plan
 from tests.faults.batch_topologies import TOPOLOGIES, table_of
 
 ROOT = Path(__file__).parents[2]

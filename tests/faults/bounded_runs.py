@@ -16,15 +16,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from kstreams_repl.batch.stop_offsets import by_partition
-from kstreams_repl.instance.control.file_channel import FileChannel
-from kstreams_repl.instance.state.state_directory import control_directory
-from kstreams_repl.kafka.admin import Admin
-from kstreams_repl.kafka.clients import ClientSettings, make_producer
-from kstreams_repl.kafka.journal import JournalReader
-from kstreams_repl.kafka.journal_records import StopOffsets
-from kstreams_repl.kafka.reading import ranges_of, read_ranges
-from kstreams_repl.types import TopicPartition
+from kstreams_repl.host.batch.stop_offsets import by_partition
+from kstreams_repl.host.instance.control.file_channel import FileChannel
+from kstreams_repl.host.instance.state.state_directory import control_directory
+from kstreams_repl.host.journal.journal import JournalReader
+from kstreams_repl.host.journal.journal_records import StopOffsets
+from kstreams_repl.host.kafka.admin import Admin
+from kstreams_repl.host.kafka.clients import ClientSettings, make_producer
+from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
+from kstreams_repl.system.types import TopicPartition
 
 ROOT = Path(__file__).parents[2]
 RETENTION = {"retention.ms": "-1"}

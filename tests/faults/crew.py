@@ -23,18 +23,18 @@ from typing import Any
 from pyspark import cloudpickle
 
 from kstreams_repl import StreamsBuilder, TimeWindows, serdes
-from kstreams_repl.config import StreamsConfig
-from kstreams_repl.instance.application_plan import ApplicationPlan
-from kstreams_repl.instance.control.channel import Signal
-from kstreams_repl.instance.control.file_channel import FileChannel
-from kstreams_repl.instance.initialization.task_initialization import fence_instances
-from kstreams_repl.instance.state.state_directory import control_directory, task_directory
-from kstreams_repl.kafka.admin import Admin
-from kstreams_repl.kafka.clients import ClientSettings, make_producer
-from kstreams_repl.kafka.reading import ranges_of, read_ranges
-from kstreams_repl.spark.planning.plan_builder import make_plan
-from kstreams_repl.stores.engine.snapshot import LmdbSnapshot
-from kstreams_repl.types import TopicPartition
+from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.engine.stores.engine.snapshot import LmdbSnapshot
+from kstreams_repl.host.instance.application_plan import ApplicationPlan
+from kstreams_repl.host.instance.control.channel import Signal
+from kstreams_repl.host.instance.control.file_channel import FileChannel
+from kstreams_repl.host.instance.initialization.task_initialization import fence_instances
+from kstreams_repl.host.instance.state.state_directory import control_directory, task_directory
+from kstreams_repl.host.kafka.admin import Admin
+from kstreams_repl.host.kafka.clients import ClientSettings, make_producer
+from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
+from kstreams_repl.host.spark.planning.plan_builder import make_plan
+from kstreams_repl.system.types import TopicPartition
 
 ROOT = Path(__file__).parents[2]
 PARTITIONS = 4

@@ -8,7 +8,7 @@ import json
 import sys
 import time
 
-from kstreams_repl.spark.deployment import Deployment
+from kstreams_repl.host.spark.deployment import Deployment
 from tests.spark.hosting import counting
 
 

@@ -9,9 +9,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from kstreams_repl.spark.application_state import Status
-from kstreams_repl.spark.deployment import Deployment
-from kstreams_repl.spark.startup.spark_session import get_session
+from kstreams_repl.host.spark.application_state import Status
+from kstreams_repl.host.spark.deployment import Deployment
+from kstreams_repl.host.spark.startup.spark_session import get_session
 from tests.spark.hosting import counting, processed, settle
 
 

@@ -29,10 +29,10 @@ from kstreams_repl import (
     Windowed,
     serdes,
 )
-from kstreams_repl.instance.state.state_directory import task_directory
-from kstreams_repl.kafka.reading import ranges_of, read_ranges
-from kstreams_repl.stores.engine.snapshot import LmdbSnapshot
-from kstreams_repl.types import TopicPartition
+from kstreams_repl.engine.stores.engine.snapshot import LmdbSnapshot
+from kstreams_repl.host.instance.state.state_directory import task_directory
+from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
+from kstreams_repl.system.types import TopicPartition
 from tests.faults.crew import BOTH, PARTITIONS, Crew
 
 OLD_MS = 1_370_000_000_000

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from kstreams_repl.spark.deployment import Deployment
+from kstreams_repl.host.spark.deployment import Deployment
 from tests.faults.crew import SECONDS
 from tests.faults.event_time import EventTime
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kstreams_repl.config import StreamsConfig
-from kstreams_repl.runtime.collector import Send, Site
-from kstreams_repl.runtime.task import StreamTask, TaskSpec
-from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
-from kstreams_repl.topology.nodes import SourceNode
-from kstreams_repl.topology.topology import Topology
-from kstreams_repl.types import Headers, RecordBatch, TaskId, TopicPartition
+from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.engine.runtime.nodes.collector import Send, Site
+from kstreams_repl.engine.runtime.task import StreamTask, TaskSpec
+from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
+from kstreams_repl.engine.topology.nodes import SourceNode
+from kstreams_repl.engine.topology.topology import Topology
+from kstreams_repl.system.types import Headers, RecordBatch, TaskId, TopicPartition
 
 Row = tuple[bytes | None, bytes | None, int, Headers]
 

@@ -13,8 +13,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from kstreams_repl.instance.instance import Instance
-from kstreams_repl.kafka.group_offsets import known_end, positions
+from kstreams_repl.host.instance.instance import Instance
+from kstreams_repl.host.kafka.group_offsets import known_end, positions
 
 
 def install(path: Path) -> None:

@@ -18,11 +18,11 @@ from typing import Any
 
 from pyspark import cloudpickle
 
-from kstreams_repl.commit import failpoints
-from kstreams_repl.instance.control.file_channel import FileInstanceControl
-from kstreams_repl.instance.initialization.task_initialization import open_instance  # noqa: F401  imported before the fork
-from kstreams_repl.instance.instance_runner import run_instance
-from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
+from kstreams_repl.engine.commit import failpoints
+from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
+from kstreams_repl.host.instance.control.file_channel import FileInstanceControl
+from kstreams_repl.host.instance.epochs.instance_runner import run_instance
+from kstreams_repl.host.instance.initialization.task_initialization import open_instance  # noqa: F401  imported before the fork
 from tests.faults import inside
 
 

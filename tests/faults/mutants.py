@@ -33,20 +33,20 @@ class Mutant:
     shows_as: tuple[str, ...] = ()
 
 
-_EOS = "kstreams_repl.commit.exactly_once"
-_ALOS = "kstreams_repl.commit.at_least_once"
-_TAKE = "kstreams_repl.instance.initialization.task_initialization"
-_OFFSETS = "kstreams_repl.instance.initialization.start_offsets"
-_TASK = "kstreams_repl.instance.tasks.active_task"
-_LMDB = "kstreams_repl.stores.engine.lmdb"
-_LOCAL = "kstreams_repl.instance.state.state_manager"
-_RESTORE = "kstreams_repl.instance.state.changelog_reader"
-_INSTANCE = "kstreams_repl.instance.instance"
-_WARM = "kstreams_repl.instance.instance_cache"
-_BRIDGE = "kstreams_repl.instance.epoch_handover"
-_ADMIT = "kstreams_repl.instance.initialization.task_activation"
-_UPDATER = "kstreams_repl.instance.state.state_updater"
-_TXN = "kstreams_repl.kafka.transactional"
+_EOS = "kstreams_repl.engine.commit.exactly_once"
+_ALOS = "kstreams_repl.engine.commit.at_least_once"
+_TAKE = "kstreams_repl.host.instance.initialization.task_initialization"
+_OFFSETS = "kstreams_repl.host.instance.initialization.start_offsets"
+_TASK = "kstreams_repl.host.instance.tasks.active_task"
+_LMDB = "kstreams_repl.engine.stores.engine.lmdb"
+_LOCAL = "kstreams_repl.host.instance.state.state_manager"
+_RESTORE = "kstreams_repl.host.instance.state.changelog_reader"
+_INSTANCE = "kstreams_repl.host.instance.instance"
+_WARM = "kstreams_repl.host.instance.epochs.instance_cache"
+_BRIDGE = "kstreams_repl.host.instance.epochs.epoch_handover"
+_ADMIT = "kstreams_repl.host.instance.initialization.task_activation"
+_UPDATER = "kstreams_repl.host.instance.state.state_updater"
+_TXN = "kstreams_repl.host.kafka.transactional"
 
 _FINISH = "    positions = output.take_positions()\n    for task in tasks:\n        task.finish(commit_id, positions)\n"
 _COMMIT = 'self._once("committing the transaction", lambda: self.client.commit_transaction(self._seconds))\n'
@@ -54,7 +54,7 @@ _COMMIT = 'self._once("committing the transaction", lambda: self.client.commit_t
 MUTANTS: dict[str, Mutant] = {
     # ---- the commit
     "caches are not flushed": Mutant(
-        "kstreams_repl.runtime.task",
+        "kstreams_repl.engine.runtime.task",
         (
             (
                 "                    store.flush()\n                if not self.services.drain() and not self.cache.dirty:\n",
@@ -148,13 +148,13 @@ MUTANTS: dict[str, Mutant] = {
         "commit 4: fence on doubt",
     ),
     "a fatal error that a client raises ends the instance": Mutant(
-        "kstreams_repl.instance.instance_runner",
+        "kstreams_repl.host.instance.epochs.instance_runner",
         (("isinstance(raised, KStreamsError) else end_of_client(raised)", "isinstance(raised, KStreamsError) else None"),),
         "commit 4: fence on doubt",
         shows_as=("KafkaException",),  # what the rule makes an error of the project's of
     ),
     "a producer that has come to its end is taken for a refused record": Mutant(
-        "kstreams_repl.kafka.delivery_errors",
+        "kstreams_repl.host.kafka.delivery_errors",
         (("return _end_of_producer(inside, topic) or _production_error(inside,", "return _production_error(inside,"),),
         "commit 4: fence on doubt",
     ),
@@ -214,7 +214,7 @@ MUTANTS: dict[str, Mutant] = {
         _LOCAL, (("lock_timeout=_LOCK_SECONDS", "lock_timeout=None"),), "take-over 3: a bounded wait"
     ),
     "offsets are read without waiting for open transactions": Mutant(
-        "kstreams_repl.kafka.group_admin",
+        "kstreams_repl.host.kafka.group_admin",
         (('"read_committed" if stable else', '"read_uncommitted" if stable else'),),
         "take-over 4: committed offsets, settled",
     ),
@@ -306,7 +306,7 @@ MUTANTS: dict[str, Mutant] = {
         (
             (
                 "        assign_more(instance.clients.consumer, task.starts)\n",
-                "        from kstreams_repl.kafka.group_offsets import assign\n"
+                "        from kstreams_repl.host.kafka.group_offsets import assign\n"
                 "        assign(instance.clients.consumer, {at: each.starts[at] for at, each in instance.input.by_partition.items()})\n",
             ),
         ),
@@ -327,7 +327,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     # ---- between epochs
     "the loop that goes on is not known to the next epoch": Mutant(
-        "kstreams_repl.instance.instance_runner",
+        "kstreams_repl.host.instance.epochs.instance_runner",
         (("        result = former.attend(until, idle_limit)\n", "        result = None\n"),),
         "bridge 1: one runner of a slot in a process",
     ),

@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from kstreams_repl import StreamsBuilder, serdes
-from kstreams_repl.config import StreamsConfig
-from kstreams_repl.instance.control.channel import Signal
-from kstreams_repl.instance.initialization.task_initialization import open_instance
-from kstreams_repl.instance.instance import Instance
-from kstreams_repl.instance.polling.poll_loop import PollLoop
-from kstreams_repl.instance.state.state_directory import task_directory
-from kstreams_repl.kafka.admin import Admin
-from kstreams_repl.kafka.clients import ClientSettings, make_producer
-from kstreams_repl.kafka.reading import ranges_of, read_ranges
-from kstreams_repl.spark.planning.plan_builder import make_plan
-from kstreams_repl.types import TaskId
+from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.host.instance.control.channel import Signal
+from kstreams_repl.host.instance.initialization.task_initialization import open_instance
+from kstreams_repl.host.instance.instance import Instance
+from kstreams_repl.host.instance.polling.poll_loop import PollLoop
+from kstreams_repl.host.instance.state.state_directory import task_directory
+from kstreams_repl.host.kafka.admin import Admin
+from kstreams_repl.host.kafka.clients import ClientSettings, make_producer
+from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
+from kstreams_repl.host.spark.planning.plan_builder import make_plan
+from kstreams_repl.system.types import TaskId
 
 SECONDS = 60.0
 BOTH = {"key_serde": serdes.bytes, "value_serde": serdes.bytes}

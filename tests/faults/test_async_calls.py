@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.instance.control.channel import Signal
-from kstreams_repl.instance.instance import Instance
-from kstreams_repl.instance.polling.poll_loop import PollLoop
+from kstreams_repl.host.instance.control.channel import Signal
+from kstreams_repl.host.instance.instance import Instance
+from kstreams_repl.host.instance.polling.poll_loop import PollLoop
 from tests.faults.one_task import OneTask
 
 pytestmark = pytest.mark.kafka

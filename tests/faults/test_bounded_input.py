@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from kstreams_repl import StreamsBuilder, connect, serdes
-from kstreams_repl.batch.stop_offsets import by_partition
-from kstreams_repl.errors import InputOffsetError, KStreamsError, UnknownTopicError
-from kstreams_repl.kafka.clients import ClientEvents, make_transactional_producer
-from kstreams_repl.kafka.reading import ranges_of, read_ranges
-from kstreams_repl.spark.application_state import Status
-from kstreams_repl.spark.deployment import Deployment
-from kstreams_repl.types import TopicPartition
+from kstreams_repl.host.batch.stop_offsets import by_partition
+from kstreams_repl.host.kafka.clients import ClientEvents, make_transactional_producer
+from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
+from kstreams_repl.host.spark.application_state import Status
+from kstreams_repl.host.spark.deployment import Deployment
+from kstreams_repl.system.errors import InputOffsetError, KStreamsError, UnknownTopicError
+from kstreams_repl.system.types import TopicPartition
 from tests.faults.bounded_runs import BoundedRuns, counted
 from tests.spark.hosting import Host, decoded, expected_counts, numbered, passing, settle
 

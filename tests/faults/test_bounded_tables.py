@@ -11,13 +11,13 @@ import duckdb
 import pytest
 
 from kstreams_repl import StreamsBuilder, serdes
-from kstreams_repl.kafka.journal_records import StopOffsets
-from kstreams_repl.spark.application_state import Status
-from kstreams_repl.topology.table_files import FORMATS, TableFiles
+from kstreams_repl.engine.topology.table_files import FORMATS, TableFiles
+from kstreams_repl.host.journal.journal_records import StopOffsets
+from kstreams_repl.host.spark.application_state import Status
 from tests.faults.batch_topologies import table_of
 from tests.faults.bounded_runs import BoundedRuns
 from tests.spark.hosting import Host, numbered
-from tests.unit.table_files.rig import source, strays
+from tests.unit.tables.rig import source, strays
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 

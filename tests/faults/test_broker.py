@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl.kafka.embedded import EmbeddedBroker
+from kstreams_repl.host.kafka.embedded import EmbeddedBroker
 from tests.spark.hosting import Host, counting, decoded, expected_counts, numbered, processed, settle
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(300)]

@@ -10,11 +10,11 @@ from collections.abc import Callable
 import pytest
 
 from kstreams_repl import connect, serdes
-from kstreams_repl.dsl import StreamsBuilder
-from kstreams_repl.errors import EmbeddedBrokerError, StateStoreError
-from kstreams_repl.kafka.embedded import EmbeddedBroker
-from kstreams_repl.spark.application_state import Status
-from kstreams_repl.topology.topology import Topology
+from kstreams_repl.engine.dsl import StreamsBuilder
+from kstreams_repl.engine.topology.topology import Topology
+from kstreams_repl.host.kafka.embedded import EmbeddedBroker
+from kstreams_repl.host.spark.application_state import Status
+from kstreams_repl.system.errors import EmbeddedBrokerError, StateStoreError
 from tests.disks import SmallDisk, small_disk
 from tests.faults.reliability import note
 from tests.spark.hosting import Host, failed, processed

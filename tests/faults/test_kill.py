@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl.errors import WorkerDiedError
-from kstreams_repl.instance.state.state_directory import task_directory
-from kstreams_repl.types import TaskId
+from kstreams_repl.host.instance.state.state_directory import task_directory
+from kstreams_repl.system.errors import WorkerDiedError
+from kstreams_repl.system.types import TaskId
 from tests.spark.hosting import (
     Host,
     counting,

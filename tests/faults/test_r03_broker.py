@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kstreams_repl.kafka.embedded import EmbeddedBroker
+from kstreams_repl.host.kafka.embedded import EmbeddedBroker
 from tests.faults.counts import full
 from tests.faults.crew import Crew
 from tests.faults.reliability import note

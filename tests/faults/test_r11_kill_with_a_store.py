@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
-from kstreams_repl.instance.state.state_directory import task_directory
-from kstreams_repl.stores.engine.snapshot import LmdbSnapshot
-from kstreams_repl.types import TopicPartition
+from kstreams_repl.engine.stores.engine.snapshot import LmdbSnapshot
+from kstreams_repl.host.instance.state.state_directory import task_directory
+from kstreams_repl.system.types import TopicPartition
 from tests.faults.counts import full
 from tests.faults.crew import PARTITIONS, Crew
 from tests.faults.reliability import note

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl.errors import DeployError, KStreamsError, TaskCorruptedError
-from kstreams_repl.instance.state import changelog_reader
-from kstreams_repl.kafka.admin import Admin
-from kstreams_repl.types import TopicPartition
+from kstreams_repl.host.instance.state import changelog_reader
+from kstreams_repl.host.kafka.admin import Admin
+from kstreams_repl.system.errors import DeployError, KStreamsError, TaskCorruptedError
+from kstreams_repl.system.types import TopicPartition
 from tests.faults.counts import full
 from tests.faults.one_task import OneTask
 from tests.faults.reliability import note

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from kstreams_repl import serdes
-from kstreams_repl.dsl import StreamsBuilder
-from kstreams_repl.errors import SerializationError
+from kstreams_repl.engine.dsl import StreamsBuilder
+from kstreams_repl.engine.topology.topology import Topology
+from kstreams_repl.system.errors import SerializationError
 from kstreams_repl.testing.driver import TopologyTestDriver
-from kstreams_repl.topology.topology import Topology
 from tests.faults.host import Host, Row, Sent
 
 RECORDS, PARTITIONS, USERS = 10_000, 4, 37

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kstreams_repl import StreamsBuilder, serdes
-from kstreams_repl.kafka.reading import ranges_of, read_ranges
-from kstreams_repl.types import Headers, TopicPartition
+from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
+from kstreams_repl.system.types import Headers, TopicPartition
 from tests.faults.test_r13_poison import CONTINUE, GOOD_VALUE, KINDS, ROWS
 from tests.spark.hosting import Host, decoded, failed, kill_worker, processed
 

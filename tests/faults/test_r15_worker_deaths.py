@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl.instance.control.channel import Signal
+from kstreams_repl.host.instance.control.channel import Signal
 from tests.faults import mortal
 from tests.faults.counts import full
 from tests.faults.crew import Crew

@@ -23,10 +23,10 @@ import psutil
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.errors import KStreamsError
-from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.session.application.journal_lookup import journal_of
-from kstreams_repl.session.session_directory import SessionDirectory
+from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.repl.session.application.journal_lookup import journal_of
+from kstreams_repl.repl.session.session_directory import SessionDirectory
+from kstreams_repl.system.errors import KStreamsError
 from tests.faults.counts import full
 from tests.faults.kernel_process import tagging
 from tests.faults.reliability import note

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from kstreams_repl import StreamsBuilder, serdes
-from kstreams_repl.spark.deployment import Deployment
-from kstreams_repl.types import TopicPartition
+from kstreams_repl.host.spark.deployment import Deployment
+from kstreams_repl.system.types import TopicPartition
 from tests.faults.counts import full
 from tests.faults.reliability import note
 from tests.spark.hosting import Host, running, settle

@@ -26,13 +26,13 @@ import psutil
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.instance.control.file_channel import read_lease, reports_in
-from kstreams_repl.instance.state.state_directory import control_directory
-from kstreams_repl.kafka.embedded.broker import free_port
-from kstreams_repl.kafka.partitioning import partition_for_key
-from kstreams_repl.kafka.query_tokens import FILE, tokens_in
-from kstreams_repl.kafka.reading import ranges_of, read_ranges
-from kstreams_repl.queries.server.launch import read_record, servers_directory
+from kstreams_repl.engine.partitioning import partition_for_key
+from kstreams_repl.host.instance.control.file_channel import read_lease, reports_in
+from kstreams_repl.host.instance.state.state_directory import control_directory
+from kstreams_repl.host.kafka.embedded.broker import free_port
+from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
+from kstreams_repl.host.query_tokens import FILE, tokens_in
+from kstreams_repl.host.spark.query_server_process import read_record, servers_directory
 from tests.faults.counts import full
 from tests.faults.reliability import note
 from tests.spark.hosting import Host, settle

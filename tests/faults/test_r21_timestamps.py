@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from kstreams_repl import serdes
-from kstreams_repl.dsl import JoinWindows, SessionWindows, StreamsBuilder, TimeWindows
-from kstreams_repl.errors import StreamsProcessingError
-from kstreams_repl.processor import Processor, Record
+from kstreams_repl.engine.dsl import JoinWindows, SessionWindows, StreamsBuilder, TimeWindows
+from kstreams_repl.engine.processor import Processor, Record
+from kstreams_repl.engine.topology.topology import Topology
+from kstreams_repl.system.errors import StreamsProcessingError
+from kstreams_repl.system.types import Windowed
 from kstreams_repl.testing.driver import TopologyTestDriver
-from kstreams_repl.topology.topology import Topology
-from kstreams_repl.types import Windowed
 from tests.faults.host import Host, Row
 
 YEAR_3000 = 32_503_680_000_000

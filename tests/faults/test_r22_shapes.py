@@ -14,20 +14,20 @@ from typing import Any
 import pytest
 
 from kstreams_repl import serdes
-from kstreams_repl.dsl import SessionWindows, StreamsBuilder, TimeWindows
-from kstreams_repl.errors import DeployError, ProductionError, TopologyError, UnknownTopicError
-from kstreams_repl.instance.tasks.record_collector import KafkaRecordCollector
-from kstreams_repl.kafka.admin import NewTopicSpec
-from kstreams_repl.kafka.internal_topics import check_internal_topic
-from kstreams_repl.runtime.handlers import ErrorContext, Response
-from kstreams_repl.spark.planning.task_assignment import assign_tasks
-from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
+from kstreams_repl.engine.dsl import SessionWindows, StreamsBuilder, TimeWindows
+from kstreams_repl.engine.runtime.nodes.handlers import ErrorContext, Response
+from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
+from kstreams_repl.engine.topology.partitions import resolve_partitions
+from kstreams_repl.engine.topology.topology import Topology
+from kstreams_repl.host.instance.tasks.record_collector import KafkaRecordCollector
+from kstreams_repl.host.kafka.admin import NewTopicSpec
+from kstreams_repl.host.kafka.internal_topics import check_internal_topic
+from kstreams_repl.host.spark.planning.task_assignment import assign_tasks
+from kstreams_repl.system.errors import DeployError, ProductionError, TopologyError, UnknownTopicError
+from kstreams_repl.system.types import TaskId, TopicPartition
 from kstreams_repl.testing.driver import TopologyTestDriver
-from kstreams_repl.topology.partitions import resolve_partitions
-from kstreams_repl.topology.topology import Topology
-from kstreams_repl.types import TaskId, TopicPartition
 from tests.faults.host import Host, Row
-from tests.unit.runtime.rig import Rig
+from tests.unit.engine.runtime.rig import Rig
 
 SETTINGS = {"default.key.serde": serdes.bytes, "default.value.serde": serdes.json, "statestore.cache.max.bytes": 0}
 MEGABYTE = 1 << 20

@@ -99,15 +99,16 @@ def test_no_seed_of_very_many_with_alignment_in_event_time_deadlocks() -> None:
 
 def test_a_partial_that_is_merged_in_a_wrong_way_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The newest partial takes the place of what was counted before."""
-    monkeypatch.setattr("kstreams_repl.operators.merged_columns._Column._sum", lambda column, old, new, both: new)
-    monkeypatch.setattr("kstreams_repl.operators.stream_sql_aggregate.MergePartials.__call__", lambda merge, key, partial, row: partial[0])
+    monkeypatch.setattr("kstreams_repl.engine.operators.batches.merged_columns._Column._sum", lambda column, old, new, both: new)
+    merging = "kstreams_repl.engine.operators.batches.stream_sql_aggregate.MergePartials.__call__"
+    monkeypatch.setattr(merging, lambda merge, key, partial, row: partial[0])
     wrong = [verdict.violations for seed in range(2) if (verdict := run_seed(seed, sql=True)).violations]
     assert any("totals changelog" in text for texts in wrong for text in texts), wrong
 
 
 def test_a_commit_that_forgets_what_waits_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The naive commit: it covers the offsets of records whose calls have not ended."""
-    monkeypatch.setattr("kstreams_repl.runtime.async_node.AsyncNode.write", lambda node: None)
+    monkeypatch.setattr("kstreams_repl.engine.runtime.calls.async_node.AsyncNode.write", lambda node: None)
     wrong = [verdict.violations for seed in range(4) if (verdict := run_seed(seed, calls=True)).violations]
     assert any("lost" in text for texts in wrong for text in texts), wrong
 

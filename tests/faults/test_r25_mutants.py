@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kstreams_repl.errors import BrokerUnavailableError, StateStoreError
+from kstreams_repl.system.errors import BrokerUnavailableError, StateStoreError
 from tests.faults.mutants import MUTANTS
 from tests.faults.reliability import note
 from tests.faults.simulation.noticing import Notice, judged

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from kstreams_repl import StreamsBuilder, TimeWindows
-from kstreams_repl.kafka.embedded import EmbeddedBroker
-from kstreams_repl.types import TopicPartition
+from kstreams_repl.host.kafka.embedded import EmbeddedBroker
+from kstreams_repl.system.types import TopicPartition
 from tests.faults.counts import full
 from tests.faults.crew import BOTH, PARTITIONS
 from tests.faults.event_time import OLD_MS, EventTime, labelled, number

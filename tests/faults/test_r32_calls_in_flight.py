@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl.kafka.reading import OffsetRange, read_ranges
-from kstreams_repl.types import TopicPartition
+from kstreams_repl.host.kafka.reading import OffsetRange, read_ranges
+from kstreams_repl.system.types import TopicPartition
 from tests.faults.counts import full
 from tests.faults.crew import PARTITIONS, Crew
 from tests.faults.paid_service import PaidService, paying

@@ -17,8 +17,8 @@ import psutil
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.session.session_directory import SessionDirectory
+from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.repl.session.session_directory import SessionDirectory
 from tests.faults.counts import full
 from tests.faults.paid_service import PaidService, paying
 from tests.faults.reliability import note

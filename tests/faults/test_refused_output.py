@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kstreams_repl import Response, StreamsBuilder, serdes
-from kstreams_repl.types import Headers
+from kstreams_repl.system.types import Headers
 from tests.faults.test_r13_poison_deployed import read_all
 from tests.spark.hosting import Host, decoded, failed, processed, settle
 

@@ -13,15 +13,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kstreams_repl.errors import DeployError
-from kstreams_repl.java import spark_environment
-from kstreams_repl.spark.startup.jvm import start_jvm
+from kstreams_repl.host.spark.startup.jvm import start_jvm
+from kstreams_repl.system.errors import DeployError
+from kstreams_repl.system.java import spark_environment
 from tests.spark.hosting import settle
 
 pytestmark = pytest.mark.spark
 
 ROOT = Path(__file__).resolve().parents[2]
-STARTING = "from kstreams_repl.spark.startup.spark_session import get_session; print(flush=True); get_session(); print('ready', flush=True)"
+STARTING = "from kstreams_repl.host.spark.startup.spark_session import get_session as s; print(flush=True); s(); print('ready', flush=True)"
 
 
 def started(directory: Path) -> subprocess.Popen[str]:

@@ -49,11 +49,11 @@ with ks.TopologyTestDriver(builder.build()) as driver:
     assert driver.state_store("counts").get("be").value == 2
 """
 BROKER = """
-from kstreams_repl.kafka.embedded import EmbeddedBroker
+from kstreams_repl.host.kafka.embedded import EmbeddedBroker
 if __name__ == "__main__":
     with EmbeddedBroker() as broker:
-        from kstreams_repl.kafka.admin import Admin
-        from kstreams_repl.kafka.clients import ClientSettings
+        from kstreams_repl.host.kafka.admin import Admin
+        from kstreams_repl.host.kafka.clients import ClientSettings
         assert Admin(ClientSettings(broker.bootstrap_servers)).topics() == {}
 """
 SESSION = """
@@ -70,22 +70,22 @@ if __name__ == "__main__":
         app.stop()
 """
 PROBES = {
-    "kafka": "import kstreams_repl.kafka.journal, kstreams_repl.stores.engine.lmdb",
+    "kafka": "import kstreams_repl.host.journal.journal, kstreams_repl.engine.stores.engine.lmdb",
     "broker": BROKER,
-    "spark": "import kstreams_repl.spark.deployment, pyspark",
+    "spark": "import kstreams_repl.host.spark.deployment, pyspark",
     "sql": "import kstreams_repl as ks; ks.connect",
     "notebook": "import kernel_ext.extension, kernel_ext.panel",
     "polars": "import polars",
-    "queries": "import kstreams_repl.queries.server, kstreams_repl as ks; ks.queries.connect",
-    "tables": "import kstreams_repl.table_files, deltalake, pyiceberg",
+    "queries": "import kstreams_repl.serving.server, kstreams_repl as ks; ks.queries.connect",
+    "tables": "import kstreams_repl.tables, deltalake, pyiceberg",
     "schemas": """
-import kstreams_repl.serdes.schemas.avro, kstreams_repl.serdes.schemas.json_schema, kstreams_repl.serdes.schemas.protobuf
+from kstreams_repl.engine.serdes.schemas import avro, json_schema, protobuf
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from kstreams_repl import serdes
 serde = serdes.avro({"type": "long"}, without_registry=True)
 assert serde.deserialize(serde.serialize(7)) == 7
 """,
-    "async": "import aiolimiter, purgatory, tenacity; import kstreams_repl.runtime.async_node",
+    "async": "import aiolimiter, purgatory, tenacity; import kstreams_repl.engine.runtime.calls.async_node",
     "snapshots": "import fsspec",
     "demo": """
 from pathlib import Path

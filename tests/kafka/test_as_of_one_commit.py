@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from kstreams_repl import StreamsBuilder
-from kstreams_repl.config import StreamsConfig
-from kstreams_repl.instance.control.channel import Signal
-from kstreams_repl.instance.initialization.task_initialization import open_instance
-from kstreams_repl.instance.polling.poll_loop import PollLoop
-from kstreams_repl.instance.tasks.active_task import ActiveTask
-from kstreams_repl.kafka.admin import Admin
-from kstreams_repl.kafka.clients import ClientSettings, make_producer
-from kstreams_repl.session.views.store_reader import read_stores
-from kstreams_repl.spark.planning.plan_builder import make_plan
+from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.host.instance.control.channel import Signal
+from kstreams_repl.host.instance.initialization.task_initialization import open_instance
+from kstreams_repl.host.instance.polling.poll_loop import PollLoop
+from kstreams_repl.host.instance.tasks.active_task import ActiveTask
+from kstreams_repl.host.kafka.admin import Admin
+from kstreams_repl.host.kafka.clients import ClientSettings, make_producer
+from kstreams_repl.host.spark.planning.plan_builder import make_plan
+from kstreams_repl.repl.session.views.store_reader import read_stores
 
 pytestmark = pytest.mark.kafka
 PARTITIONS = 3

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl.instance.initialization.start_offsets import _beginning
-from kstreams_repl.kafka.admin import Admin
-from kstreams_repl.kafka.clients import ClientSettings, make_producer
-from kstreams_repl.types import TopicPartition
+from kstreams_repl.host.instance.initialization.start_offsets import _beginning
+from kstreams_repl.host.kafka.admin import Admin
+from kstreams_repl.host.kafka.clients import ClientSettings, make_producer
+from kstreams_repl.system.types import TopicPartition
 
 pytestmark = pytest.mark.kafka
 

@@ -18,20 +18,20 @@ import pytest
 from pyspark import cloudpickle
 
 from kstreams_repl import StreamsBuilder, serdes
-from kstreams_repl.config import StreamsConfig
-from kstreams_repl.instance import epoch_handover
-from kstreams_repl.instance.application_plan import ApplicationPlan
-from kstreams_repl.instance.control.channel import Signal
-from kstreams_repl.instance.control.file_channel import FileChannel, FileInstanceControl
-from kstreams_repl.instance.epoch_handover import IdleEpochLimit
-from kstreams_repl.instance.epoch_result import EpochResult
-from kstreams_repl.instance.instance_cache import InstanceCache
-from kstreams_repl.instance.instance_runner import run_instance
-from kstreams_repl.kafka.admin import Admin
-from kstreams_repl.kafka.clients import ClientSettings, make_producer
-from kstreams_repl.kafka.reading import ranges_of, read_ranges
-from kstreams_repl.spark.planning.plan_builder import make_plan
-from kstreams_repl.stores.engine.lmdb import LmdbEnvironment, is_open_here
+from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment, is_open_here
+from kstreams_repl.host.instance.application_plan import ApplicationPlan
+from kstreams_repl.host.instance.control.channel import Signal
+from kstreams_repl.host.instance.control.file_channel import FileChannel, FileInstanceControl
+from kstreams_repl.host.instance.epochs import epoch_handover
+from kstreams_repl.host.instance.epochs.epoch_handover import IdleEpochLimit
+from kstreams_repl.host.instance.epochs.instance_cache import InstanceCache
+from kstreams_repl.host.instance.epochs.instance_runner import run_instance
+from kstreams_repl.host.instance.reports.epoch_result import EpochResult
+from kstreams_repl.host.kafka.admin import Admin
+from kstreams_repl.host.kafka.clients import ClientSettings, make_producer
+from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
+from kstreams_repl.host.spark.planning.plan_builder import make_plan
 
 pytestmark = pytest.mark.kafka
 LARGE = random.Random(7).randbytes(1_000).hex()
@@ -107,9 +107,9 @@ ELSEWHERE = """
 import sys, time
 from pathlib import Path
 from pyspark import cloudpickle
-from kstreams_repl.instance.control.file_channel import FileInstanceControl
-from kstreams_repl.instance.instance_runner import run_instance
-from kstreams_repl.instance.instance_cache import InstanceCache
+from kstreams_repl.host.instance.control.file_channel import FileInstanceControl
+from kstreams_repl.host.instance.epochs.instance_runner import run_instance
+from kstreams_repl.host.instance.epochs.instance_cache import InstanceCache
 
 plan = cloudpickle.loads(Path(sys.argv[1]).read_bytes())
 warm = InstanceCache()

@@ -17,14 +17,14 @@ from pathlib import Path
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.instance.state.state_directory import application_directory, state_root
-from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.kafka.embedded import EmbeddedBroker
-from kstreams_repl.kafka.embedded.jars import locked_jars, parse_lock
-from kstreams_repl.kafka.journal import JournalControl, JournalReader, JournalReports, ensure_journal
-from kstreams_repl.kafka.journal_records import Assignment, Claim, DesiredState
-from kstreams_repl.session.session_directory import SessionDirectory
-from kstreams_repl.types import TopicPartition
+from kstreams_repl.host.instance.state.state_directory import application_directory, state_root
+from kstreams_repl.host.journal.journal import JournalControl, JournalReader, JournalReports, ensure_journal
+from kstreams_repl.host.journal.journal_records import Assignment, Claim, DesiredState
+from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.host.kafka.embedded import EmbeddedBroker
+from kstreams_repl.host.kafka.embedded.jars import locked_jars, parse_lock
+from kstreams_repl.repl.session.session_directory import SessionDirectory
+from kstreams_repl.system.types import TopicPartition
 from tests.spark.hosting import settle
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]

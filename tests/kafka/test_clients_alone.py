@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
-from kstreams_repl.bench.clients_alone import Share, run_share
-from kstreams_repl.bench.testbed import produce
-from kstreams_repl.kafka.admin import Admin
-from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.kafka.reading import ranges_of, read_ranges
-from kstreams_repl.types import TopicPartition
+from kstreams_repl.host.kafka.admin import Admin
+from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
+from kstreams_repl.system.types import TopicPartition
+from workshop.bench.clients_alone import Share, run_share
+from workshop.bench.testbed import produce
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 

@@ -10,7 +10,23 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
-from kstreams_repl.errors import (
+from kstreams_repl.engine.partitioning import partition_for_key
+from kstreams_repl.engine.topology.internal_topics import FOR_EVER, changelog_config, repartition_config
+from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.host.kafka.admin import Admin, NewTopicSpec
+from kstreams_repl.host.kafka.clients import (
+    ClientSettings,
+    ensure_reachable,
+    make_consumer,
+    make_producer,
+    make_transactional_producer,
+)
+from kstreams_repl.host.kafka.exact_metadata import fetch_offsets, send_offsets
+from kstreams_repl.host.kafka.failures import error_of, is_fenced
+from kstreams_repl.host.kafka.group_admin import CommittedOffset
+from kstreams_repl.host.kafka.internal_topics import ensure_internal_topics, journal_topic
+from kstreams_repl.host.kafka.transactional import TransactionalProducer
+from kstreams_repl.system.errors import (
     BrokerUnavailableError,
     ConfigError,
     DeployError,
@@ -18,23 +34,7 @@ from kstreams_repl.errors import (
     KStreamsError,
     UnknownTopicError,
 )
-from kstreams_repl.kafka.admin import Admin, NewTopicSpec
-from kstreams_repl.kafka.clients import (
-    ClientSettings,
-    ensure_reachable,
-    make_consumer,
-    make_producer,
-    make_transactional_producer,
-)
-from kstreams_repl.kafka.exact_metadata import fetch_offsets, send_offsets
-from kstreams_repl.kafka.failures import error_of, is_fenced
-from kstreams_repl.kafka.group_admin import CommittedOffset
-from kstreams_repl.kafka.internal_topics import ensure_internal_topics, journal_topic
-from kstreams_repl.kafka.partitioning import partition_for_key
-from kstreams_repl.kafka.transactional import TransactionalProducer
-from kstreams_repl.topology.internal_topics import FOR_EVER, changelog_config, repartition_config
-from kstreams_repl.topology.stores import StoreBuilder, StoreKind
-from kstreams_repl.types import TopicPartition
+from kstreams_repl.system.types import TopicPartition
 
 pytestmark = pytest.mark.kafka
 

@@ -9,15 +9,15 @@ from contextlib import contextmanager
 
 import pytest
 
-from kstreams_repl.errors import OutputRetryError, ProductionError
-from kstreams_repl.instance.failures.rejected_records import OutputRejectedError, RejectedRecords
-from kstreams_repl.instance.tasks.record_collector import KafkaRecordCollector
-from kstreams_repl.kafka.admin import Admin
-from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.kafka.reading import ranges_of, read_ranges
-from kstreams_repl.kafka.transactional import TransactionalProducer
-from kstreams_repl.runtime.handlers import ErrorContext, Response
-from kstreams_repl.types import TopicPartition
+from kstreams_repl.engine.runtime.nodes.handlers import ErrorContext, Response
+from kstreams_repl.host.instance.failures.rejected_records import OutputRejectedError, RejectedRecords
+from kstreams_repl.host.instance.tasks.record_collector import KafkaRecordCollector
+from kstreams_repl.host.kafka.admin import Admin
+from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
+from kstreams_repl.host.kafka.transactional import TransactionalProducer
+from kstreams_repl.system.errors import OutputRetryError, ProductionError
+from kstreams_repl.system.types import TopicPartition
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 Make = Callable[..., str]

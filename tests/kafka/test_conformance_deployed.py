@@ -23,19 +23,19 @@ from typing import Any
 import pytest
 
 from kstreams_repl import serdes
-from kstreams_repl.config import StreamsConfig
-from kstreams_repl.instance.control.channel import Signal
-from kstreams_repl.instance.initialization.task_initialization import open_instance
-from kstreams_repl.instance.instance import Instance
-from kstreams_repl.instance.polling.poll_loop import PollLoop
-from kstreams_repl.kafka.admin import Admin
-from kstreams_repl.kafka.clients import ClientSettings, make_producer
-from kstreams_repl.kafka.reading import ranges_of, read_ranges
-from kstreams_repl.spark.planning.plan_builder import make_plan
-from kstreams_repl.testing.conformance.loader import build_topology
-from kstreams_repl.testing.conformance.runner import BASE_CONFIG, _observed_serdes, _shown, read_cases
+from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.host.instance.control.channel import Signal
+from kstreams_repl.host.instance.initialization.task_initialization import open_instance
+from kstreams_repl.host.instance.instance import Instance
+from kstreams_repl.host.instance.polling.poll_loop import PollLoop
+from kstreams_repl.host.kafka.admin import Admin
+from kstreams_repl.host.kafka.clients import ClientSettings, make_producer
+from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
+from kstreams_repl.host.spark.planning.plan_builder import make_plan
+from kstreams_repl.system.types import TopicPartition
 from kstreams_repl.testing.driver import TestRecord, TopologyTestDriver
-from kstreams_repl.types import TopicPartition
+from workshop.conformance.loader import build_topology
+from workshop.conformance.runner import BASE_CONFIG, _observed_serdes, _shown, read_cases
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 FILES = sorted((Path(__file__).parents[1] / "conformance" / "cases").glob("*.jsonl"))

@@ -20,15 +20,15 @@ from click.testing import CliRunner
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from kstreams_repl.cli.broker import main as broker_command
-from kstreams_repl.errors import EmbeddedBrokerError, JavaNotFoundError
-from kstreams_repl.java import find_java
-from kstreams_repl.kafka.admin import Admin
-from kstreams_repl.kafka.clients import ClientSettings, make_producer, make_transactional_producer
-from kstreams_repl.kafka.embedded import EmbeddedBroker, ensure_jars, layout, supervisor
-from kstreams_repl.kafka.embedded import broker as broker_module
-from kstreams_repl.kafka.embedded.layout import BrokerDirectory
-from kstreams_repl.kafka.reading import ranges_of, read_ranges
-from kstreams_repl.types import TopicPartition
+from kstreams_repl.host.kafka.admin import Admin
+from kstreams_repl.host.kafka.clients import ClientSettings, make_producer, make_transactional_producer
+from kstreams_repl.host.kafka.embedded import EmbeddedBroker, ensure_jars, layout, supervisor
+from kstreams_repl.host.kafka.embedded import broker as broker_module
+from kstreams_repl.host.kafka.embedded.layout import BrokerDirectory
+from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
+from kstreams_repl.system.errors import EmbeddedBrokerError, JavaNotFoundError
+from kstreams_repl.system.java import find_java
+from kstreams_repl.system.types import TopicPartition
 
 pytestmark = pytest.mark.kafka
 
@@ -83,7 +83,7 @@ def _owner(code: str, *arguments: object) -> subprocess.Popen[str]:
 
 OWNER = """
     import sys, time
-    from kstreams_repl.kafka.embedded import EmbeddedBroker
+    from kstreams_repl.host.kafka.embedded import EmbeddedBroker
     broker = EmbeddedBroker(sys.argv[1] if len(sys.argv) > 1 else None)
     broker.start()
     print(broker.pid, broker.directory, flush=True)

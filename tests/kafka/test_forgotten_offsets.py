@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from kstreams_repl import StreamsBuilder
-from kstreams_repl.commit import failpoints
-from kstreams_repl.errors import TaskCorruptedError
-from kstreams_repl.instance.control.channel import Signal
-from kstreams_repl.instance.instance import Instance
-from kstreams_repl.instance.polling.poll_loop import PollLoop
-from kstreams_repl.kafka.clients import make_transactional_producer
-from kstreams_repl.types import TopicPartition
+from kstreams_repl.engine.commit import failpoints
+from kstreams_repl.host.instance.control.channel import Signal
+from kstreams_repl.host.instance.instance import Instance
+from kstreams_repl.host.instance.polling.poll_loop import PollLoop
+from kstreams_repl.host.kafka.clients import make_transactional_producer
+from kstreams_repl.system.errors import TaskCorruptedError
+from kstreams_repl.system.types import TopicPartition
 from tests.faults.one_task import BOTH, SECONDS, OneTask
 
 pytestmark = pytest.mark.kafka

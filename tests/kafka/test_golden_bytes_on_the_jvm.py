@@ -27,13 +27,13 @@ from confluent_kafka.serialization import SerializationContext
 from google.protobuf import descriptor_pb2, timestamp_pb2
 
 from kstreams_repl import serdes
-from kstreams_repl.bench.peers.kafka_streams import find_jdk
-from kstreams_repl.errors import EmbeddedBrokerError
-from kstreams_repl.kafka.embedded.jars import ensure_jars, parse_lock
-from kstreams_repl.kafka.embedded.registry import API, EmbeddedRegistry
-from kstreams_repl.serdes.schemas.protobuf import compiled
-from kstreams_repl.serdes.schemas.registry import settings_of
+from kstreams_repl.engine.serdes.schemas.protobuf import compiled
+from kstreams_repl.engine.serdes.schemas.registry import settings_of
+from kstreams_repl.host.kafka.embedded.jars import ensure_jars, parse_lock
+from kstreams_repl.host.kafka.embedded.registry import API, EmbeddedRegistry
+from kstreams_repl.system.errors import EmbeddedBrokerError
 from tests.kafka.schema_evolutions import PROTO
+from workshop.bench.peers.kafka_streams import find_jdk
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]
 FILES = Path(__file__).with_name("jvm")

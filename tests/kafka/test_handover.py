@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from kstreams_repl.bench.peers.kafka_streams import find_jdk
-from kstreams_repl.kafka.admin import Admin
-from kstreams_repl.kafka.clients import ClientSettings
+from kstreams_repl.host.kafka.admin import Admin
+from kstreams_repl.host.kafka.clients import ClientSettings
 from tests.kafka.handover.handing_over import Case, Jvm, topology
+from workshop.bench.peers.kafka_streams import find_jdk
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 

@@ -14,19 +14,19 @@ from typing import Any
 import pytest
 
 from kstreams_repl import StreamsBuilder, serdes
-from kstreams_repl.config import StreamsConfig
-from kstreams_repl.instance.control.channel import Signal
-from kstreams_repl.instance.initialization.task_initialization import open_instance
-from kstreams_repl.instance.instance import Instance
-from kstreams_repl.instance.polling.poll_loop import PollLoop
-from kstreams_repl.instance.polling.processing_threads import ThreadedPollLoop
-from kstreams_repl.kafka.admin import Admin
-from kstreams_repl.kafka.clients import ClientSettings, make_producer, make_transactional_producer
-from kstreams_repl.kafka.group_offsets import known_end
-from kstreams_repl.kafka.reading import ranges_of, read_ranges
-from kstreams_repl.spark.planning.plan_builder import make_plan
-from kstreams_repl.topology.topology import Topology
-from kstreams_repl.types import TopicPartition
+from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.engine.topology.topology import Topology
+from kstreams_repl.host.instance.control.channel import Signal
+from kstreams_repl.host.instance.initialization.task_initialization import open_instance
+from kstreams_repl.host.instance.instance import Instance
+from kstreams_repl.host.instance.polling.poll_loop import PollLoop
+from kstreams_repl.host.instance.polling.processing_threads import ThreadedPollLoop
+from kstreams_repl.host.kafka.admin import Admin
+from kstreams_repl.host.kafka.clients import ClientSettings, make_producer, make_transactional_producer
+from kstreams_repl.host.kafka.group_offsets import known_end
+from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
+from kstreams_repl.host.spark.planning.plan_builder import make_plan
+from kstreams_repl.system.types import TopicPartition
 
 pytestmark = pytest.mark.kafka
 KEYS = 50

@@ -8,12 +8,20 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException
 
-from kstreams_repl.errors import BrokerUnavailableError, ProducerFencedError, ProductionError, UnknownTopicError
-from kstreams_repl.instance.control.open_channel import open_orders
-from kstreams_repl.kafka.admin import Admin
-from kstreams_repl.kafka.clients import ClientSettings, make_producer
-from kstreams_repl.kafka.journal import JournalControl, JournalReader, JournalReports, ensure_journal
-from kstreams_repl.kafka.journal_records import Assignment, Claim, DesiredState, InstanceReport, RetryOrder, TaskReport, Version
+from kstreams_repl.host.instance.control.open_channel import open_orders
+from kstreams_repl.host.journal.journal import JournalControl, JournalReader, JournalReports, ensure_journal
+from kstreams_repl.host.journal.journal_records import (
+    Assignment,
+    Claim,
+    DesiredState,
+    InstanceReport,
+    RetryOrder,
+    TaskReport,
+    Version,
+)
+from kstreams_repl.host.kafka.admin import Admin
+from kstreams_repl.host.kafka.clients import ClientSettings, make_producer
+from kstreams_repl.system.errors import BrokerUnavailableError, ProducerFencedError, ProductionError, UnknownTopicError
 
 pytestmark = pytest.mark.kafka
 
@@ -94,7 +102,7 @@ def test_a_second_control_fences_the_first(settings: ClientSettings, admin: Admi
 
 
 def test_an_unfinished_command_is_never_seen(settings: ClientSettings, admin: Admin, application: str, reader: JournalReader) -> None:
-    from kstreams_repl.kafka.journal_records import encode
+    from kstreams_repl.host.journal.journal_records import encode
 
     dying = JournalControl(settings, application)
     dying._producer.begin_transaction()
@@ -139,7 +147,7 @@ def test_an_application_without_a_journal_is_unknown(settings: ClientSettings, a
 
 
 def test_control_without_a_broker_is_a_typed_error_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kstreams_repl.kafka.journal.CALL_SECONDS", 1.0)
+    monkeypatch.setattr("kstreams_repl.host.journal.journal.CALL_SECONDS", 1.0)
     with pytest.raises(BrokerUnavailableError, match="taking control"):
         JournalControl(ClientSettings("127.0.0.1:1"), "nowhere")
 

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl.errors import BrokerUnavailableError
-from kstreams_repl.instance.control.journal_follower import Follower
-from kstreams_repl.instance.control.journal_taps import JournalTapClient, JournalTapServer
-from kstreams_repl.instance.control.node_taps import TapBoard
-from kstreams_repl.kafka.admin import Admin
-from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.kafka.journal import JournalControl, JournalReader, ensure_journal
-from kstreams_repl.kafka.journal_records import DesiredState, TapRequest
-from kstreams_repl.kafka.reading import ranges_of, read_ranges
-from tests.unit.instance.test_node_taps import driver, feed
+from kstreams_repl.host.instance.control.journal_follower import Follower
+from kstreams_repl.host.instance.control.journal_taps import JournalTapClient, JournalTapServer
+from kstreams_repl.host.instance.control.node_taps import TapBoard
+from kstreams_repl.host.journal.journal import JournalControl, JournalReader, ensure_journal
+from kstreams_repl.host.journal.journal_records import DesiredState, TapRequest
+from kstreams_repl.host.kafka.admin import Admin
+from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
+from kstreams_repl.system.errors import BrokerUnavailableError
+from tests.unit.host.instance.test_node_taps import driver, feed
 
 pytestmark = pytest.mark.kafka
 ID = "ab" * 8

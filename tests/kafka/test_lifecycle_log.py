@@ -14,18 +14,18 @@ from pathlib import Path
 import pytest
 
 from kstreams_repl import StreamsBuilder, serdes
-from kstreams_repl.config import StreamsConfig
-from kstreams_repl.instance.application_plan import ApplicationPlan
-from kstreams_repl.instance.control.channel import Signal
-from kstreams_repl.instance.control.file_channel import FileChannel, FileInstanceControl
-from kstreams_repl.instance.epoch_result import EpochResult
-from kstreams_repl.instance.initialization import task_initialization
-from kstreams_repl.instance.instance_cache import InstanceCache
-from kstreams_repl.instance.instance_runner import run_instance
-from kstreams_repl.kafka.admin import Admin
-from kstreams_repl.kafka.clients import ClientSettings, make_producer
-from kstreams_repl.kafka.transactional import TransactionalProducer
-from kstreams_repl.spark.planning.plan_builder import make_plan
+from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.host.instance.application_plan import ApplicationPlan
+from kstreams_repl.host.instance.control.channel import Signal
+from kstreams_repl.host.instance.control.file_channel import FileChannel, FileInstanceControl
+from kstreams_repl.host.instance.epochs.instance_cache import InstanceCache
+from kstreams_repl.host.instance.epochs.instance_runner import run_instance
+from kstreams_repl.host.instance.initialization import task_initialization
+from kstreams_repl.host.instance.reports.epoch_result import EpochResult
+from kstreams_repl.host.kafka.admin import Admin
+from kstreams_repl.host.kafka.clients import ClientSettings, make_producer
+from kstreams_repl.host.kafka.transactional import TransactionalProducer
+from kstreams_repl.host.spark.planning.plan_builder import make_plan
 
 pytestmark = pytest.mark.kafka
 RECORDS = 3_000
@@ -72,7 +72,7 @@ def counts(admin: Admin, settings: ClientSettings, name: str, tmp_path: Path) ->
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    return [record for record in caplog.records if record.name == "kstreams_repl.instance"]
+    return [record for record in caplog.records if record.name == "kstreams_repl.host.instance"]
 
 
 def test_a_life_is_told_with_application_instance_and_task_and_no_record_has_a_line(

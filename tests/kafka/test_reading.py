@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import pytest
 
-from kstreams_repl.errors import BrokerUnavailableError, UnknownTopicError
-from kstreams_repl.kafka.admin import Admin
-from kstreams_repl.kafka.clients import ClientSettings, make_producer, make_transactional_producer
-from kstreams_repl.kafka.reading import OffsetRange, ranges_of, read_ranges
-from kstreams_repl.types import TopicPartition
+from kstreams_repl.host.kafka.admin import Admin
+from kstreams_repl.host.kafka.clients import ClientSettings, make_producer, make_transactional_producer
+from kstreams_repl.host.kafka.reading import OffsetRange, ranges_of, read_ranges
+from kstreams_repl.system.errors import BrokerUnavailableError, UnknownTopicError
+from kstreams_repl.system.types import TopicPartition
 
 pytestmark = pytest.mark.kafka
 

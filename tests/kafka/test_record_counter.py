@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl.kafka import record_counter
-from kstreams_repl.kafka.admin import Admin
-from kstreams_repl.kafka.clients import ClientSettings, make_transactional_producer
-from kstreams_repl.kafka.reading import OffsetRange, ranges_of, read_ranges
-from kstreams_repl.kafka.record_counter import RecordCounter
-from kstreams_repl.types import TopicPartition
+from kstreams_repl.host.kafka import record_counter
+from kstreams_repl.host.kafka.admin import Admin
+from kstreams_repl.host.kafka.clients import ClientSettings, make_transactional_producer
+from kstreams_repl.host.kafka.reading import OffsetRange, ranges_of, read_ranges
+from kstreams_repl.host.kafka.record_counter import RecordCounter
+from kstreams_repl.system.types import TopicPartition
 from tests.kafka.test_reading import _await_end, _produce
 
 pytestmark = pytest.mark.kafka

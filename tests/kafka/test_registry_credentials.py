@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from kstreams_repl import serdes
-from kstreams_repl.errors import SchemaRegistryError, SchemaRegistryUnavailableError
-from kstreams_repl.kafka.embedded.registry import EmbeddedRegistry
-from kstreams_repl.serdes.schemas.registry import settings_of
+from kstreams_repl.engine.serdes.schemas.registry import settings_of
+from kstreams_repl.host.kafka.embedded.registry import EmbeddedRegistry
+from kstreams_repl.system.errors import SchemaRegistryError, SchemaRegistryUnavailableError
 from tests.kafka.registry_gate import RegistryGate
 from tests.secured_broker import token_endpoint, write_certificates
 

@@ -14,24 +14,24 @@ from typing import Any
 import pytest
 
 from kstreams_repl import StreamsBuilder, serdes
-from kstreams_repl.config import StreamsConfig
-from kstreams_repl.errors import TaskCorruptedError
-from kstreams_repl.instance import epoch_handover
-from kstreams_repl.instance.application_plan import ApplicationPlan
-from kstreams_repl.instance.control.channel import Signal
-from kstreams_repl.instance.control.file_channel import FileChannel, FileInstanceControl
-from kstreams_repl.instance.epoch_result import EpochResult
-from kstreams_repl.instance.initialization import task_initialization
-from kstreams_repl.instance.instance_cache import InstanceCache
-from kstreams_repl.instance.instance_runner import run_instance
-from kstreams_repl.instance.state import changelog_reader
-from kstreams_repl.instance.state.state_directory import task_directory
-from kstreams_repl.kafka.admin import Admin
-from kstreams_repl.kafka.clients import ClientSettings, make_producer
-from kstreams_repl.kafka.reading import positions, ranges_of, read_ranges
-from kstreams_repl.spark.planning.plan_builder import make_plan
-from kstreams_repl.stores.engine.lmdb import is_open_here
-from kstreams_repl.types import TaskId, TopicPartition
+from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.engine.stores.engine.lmdb import is_open_here
+from kstreams_repl.host.instance.application_plan import ApplicationPlan
+from kstreams_repl.host.instance.control.channel import Signal
+from kstreams_repl.host.instance.control.file_channel import FileChannel, FileInstanceControl
+from kstreams_repl.host.instance.epochs import epoch_handover
+from kstreams_repl.host.instance.epochs.instance_cache import InstanceCache
+from kstreams_repl.host.instance.epochs.instance_runner import run_instance
+from kstreams_repl.host.instance.initialization import task_initialization
+from kstreams_repl.host.instance.reports.epoch_result import EpochResult
+from kstreams_repl.host.instance.state import changelog_reader
+from kstreams_repl.host.instance.state.state_directory import task_directory
+from kstreams_repl.host.kafka.admin import Admin
+from kstreams_repl.host.kafka.clients import ClientSettings, make_producer
+from kstreams_repl.host.kafka.reading import positions, ranges_of, read_ranges
+from kstreams_repl.host.spark.planning.plan_builder import make_plan
+from kstreams_repl.system.errors import TaskCorruptedError
+from kstreams_repl.system.types import TaskId, TopicPartition
 
 pytestmark = pytest.mark.kafka
 READY, RESTORED = 0, 1

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl.instance.state.changelog_reader import ChangelogReader
-from kstreams_repl.instance.state.changelogs import Changelog
-from kstreams_repl.kafka.admin import Admin
-from kstreams_repl.kafka.clients import ClientSettings, make_producer
-from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
-from kstreams_repl.topology.stores import StoreBuilder, StoreKind
-from kstreams_repl.types import TaskId, TopicPartition
+from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
+from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.host.instance.state.changelog_reader import ChangelogReader
+from kstreams_repl.host.instance.state.changelogs import Changelog
+from kstreams_repl.host.kafka.admin import Admin
+from kstreams_repl.host.kafka.clients import ClientSettings, make_producer
+from kstreams_repl.system.types import TaskId, TopicPartition
 
 pytestmark = pytest.mark.kafka
 

@@ -23,13 +23,13 @@ from google.protobuf.type_pb2 import Field
 
 import kstreams_repl as ks
 from kstreams_repl import serdes
-from kstreams_repl.errors import SchemaRegistryError, TaskCorruptedError
-from kstreams_repl.kafka.admin import Admin
-from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.kafka.embedded.registry import EmbeddedRegistry
-from kstreams_repl.serdes.header_ids import KEY_HEADER, VALUE_HEADER, framed, on_the_wire
-from kstreams_repl.serdes.schemas.registry import default_registry, settings_of, use_by_default
-from kstreams_repl.session.session_directory import SessionDirectory
+from kstreams_repl.engine.serdes.header_ids import KEY_HEADER, VALUE_HEADER, framed, on_the_wire
+from kstreams_repl.engine.serdes.schemas.registry import default_registry, settings_of, use_by_default
+from kstreams_repl.host.kafka.admin import Admin
+from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.host.kafka.embedded.registry import EmbeddedRegistry
+from kstreams_repl.repl.session.session_directory import SessionDirectory
+from kstreams_repl.system.errors import SchemaRegistryError, TaskCorruptedError
 from tests.kafka.registry_gate import RegistryGate
 from tests.kafka.test_stores_with_headers import Deployment
 

@@ -24,17 +24,17 @@ from google.protobuf.type_pb2 import Field
 
 import kstreams_repl as ks
 from kstreams_repl import serdes
-from kstreams_repl.config import StreamsConfig
-from kstreams_repl.errors import ConfigError, SchemaRegistryError, SchemaRegistryUnavailableError, SerializationError
-from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.kafka.embedded.registry import EmbeddedRegistry
-from kstreams_repl.kafka.partitioning import partition_for_key
-from kstreams_repl.queries.discovery import Discovery
-from kstreams_repl.serdes.schemas.registry import Settings, default_registry, settings_of, use_by_default
-from kstreams_repl.session.session_directory import SessionDirectory
+from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.engine.partitioning import partition_for_key
+from kstreams_repl.engine.serdes.schemas.registry import Settings, default_registry, settings_of, use_by_default
+from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.host.kafka.embedded.registry import EmbeddedRegistry
+from kstreams_repl.repl.session.session_directory import SessionDirectory
+from kstreams_repl.serving.discovery import Discovery
+from kstreams_repl.system.errors import ConfigError, SchemaRegistryError, SchemaRegistryUnavailableError, SerializationError
 from tests.kafka.registry_gate import RegistryGate
 from tests.kafka.schema_evolutions import PROTO
-from tests.unit.queries.serving import Journal
+from tests.unit.serving.serving import Journal
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]  # on a new machine the first one fetches the registry
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from kstreams_repl import StreamsBuilder, serdes
-from kstreams_repl.config import StreamsConfig
-from kstreams_repl.instance.control.channel import Signal
-from kstreams_repl.instance.initialization.task_initialization import open_instance
-from kstreams_repl.instance.polling.poll_loop import PollLoop
-from kstreams_repl.kafka.admin import Admin
-from kstreams_repl.kafka.clients import ClientSettings, make_producer
-from kstreams_repl.spark.planning.plan_builder import make_plan
+from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.host.instance.control.channel import Signal
+from kstreams_repl.host.instance.initialization.task_initialization import open_instance
+from kstreams_repl.host.instance.polling.poll_loop import PollLoop
+from kstreams_repl.host.kafka.admin import Admin
+from kstreams_repl.host.kafka.clients import ClientSettings, make_producer
+from kstreams_repl.host.spark.planning.plan_builder import make_plan
 
 pytestmark = pytest.mark.kafka
 RECORDS = 500

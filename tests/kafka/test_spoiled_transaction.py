@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from kstreams_repl.errors import ConfigError, ProductionError
-from kstreams_repl.kafka.admin import Admin
-from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.kafka.transactional import TransactionalProducer
+from kstreams_repl.host.kafka.admin import Admin
+from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.host.kafka.transactional import TransactionalProducer
+from kstreams_repl.system.errors import ConfigError, ProductionError
 
 pytestmark = pytest.mark.kafka
 LIMIT = 2_000

@@ -18,19 +18,19 @@ import pytest
 from pyspark import cloudpickle
 
 from kstreams_repl import StreamsBuilder, serdes
-from kstreams_repl.config import StreamsConfig
-from kstreams_repl.instance.application_plan import ApplicationPlan
-from kstreams_repl.instance.control.channel import Signal
-from kstreams_repl.instance.control.file_channel import FileChannel, FileInstanceControl
-from kstreams_repl.instance.initialization.task_initialization import fence_instances
-from kstreams_repl.instance.instance_cache import InstanceCache
-from kstreams_repl.instance.instance_runner import run_instance
-from kstreams_repl.kafka.admin import Admin
-from kstreams_repl.kafka.clients import ClientSettings, make_producer
-from kstreams_repl.kafka.reading import ranges_of, read_ranges
-from kstreams_repl.spark.fencing.generation_fencing import Previous
-from kstreams_repl.spark.planning.plan_builder import make_plan
-from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
+from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
+from kstreams_repl.host.instance.application_plan import ApplicationPlan
+from kstreams_repl.host.instance.control.channel import Signal
+from kstreams_repl.host.instance.control.file_channel import FileChannel, FileInstanceControl
+from kstreams_repl.host.instance.epochs.instance_cache import InstanceCache
+from kstreams_repl.host.instance.epochs.instance_runner import run_instance
+from kstreams_repl.host.instance.initialization.task_initialization import fence_instances
+from kstreams_repl.host.kafka.admin import Admin
+from kstreams_repl.host.kafka.clients import ClientSettings, make_producer
+from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
+from kstreams_repl.host.spark.fencing.generation_fencing import Previous
+from kstreams_repl.host.spark.planning.plan_builder import make_plan
 
 pytestmark = pytest.mark.kafka
 PARTITIONS = 4
@@ -40,8 +40,8 @@ ELSEWHERE = """
 import sys, time
 from pathlib import Path
 from pyspark import cloudpickle
-from kstreams_repl.instance.control.file_channel import FileInstanceControl
-from kstreams_repl.instance.instance_runner import run_instance
+from kstreams_repl.host.instance.control.file_channel import FileInstanceControl
+from kstreams_repl.host.instance.epochs.instance_runner import run_instance
 
 plan = cloudpickle.loads(Path(sys.argv[1]).read_bytes())
 control = FileInstanceControl(plan.control_directory, plan.generation, 1)

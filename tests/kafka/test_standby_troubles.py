@@ -15,18 +15,18 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from kstreams_repl import StreamsBuilder, serdes
-from kstreams_repl.config import StreamsConfig
-from kstreams_repl.instance.application_plan import ApplicationPlan
-from kstreams_repl.instance.state import standby_task, standby_tasks
-from kstreams_repl.instance.state.environment_attributes import AS_OF
-from kstreams_repl.instance.state.owner_token import owner_token
-from kstreams_repl.instance.state.standby_tasks import StandbyTasks
-from kstreams_repl.instance.state.state_directory import task_directory, tasks_folder
-from kstreams_repl.kafka.admin import Admin
-from kstreams_repl.kafka.clients import ClientSettings, make_producer
-from kstreams_repl.spark.planning.plan_builder import make_plan
-from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
-from kstreams_repl.types import TaskId, TopicPartition
+from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
+from kstreams_repl.host.instance.application_plan import ApplicationPlan
+from kstreams_repl.host.instance.state import standby_task, standby_tasks
+from kstreams_repl.host.instance.state.environment_attributes import AS_OF
+from kstreams_repl.host.instance.state.owner_token import owner_token
+from kstreams_repl.host.instance.state.standby_tasks import StandbyTasks
+from kstreams_repl.host.instance.state.state_directory import task_directory, tasks_folder
+from kstreams_repl.host.kafka.admin import Admin
+from kstreams_repl.host.kafka.clients import ClientSettings, make_producer
+from kstreams_repl.host.spark.planning.plan_builder import make_plan
+from kstreams_repl.system.types import TaskId, TopicPartition
 from tests.spark.hosting import cut
 
 pytestmark = pytest.mark.kafka
@@ -34,8 +34,8 @@ PARTITIONS = 4
 HANG = 30.0
 RUN_ITS_TASK = """
 import sys
-from kstreams_repl.instance.state.owner_token import owner_token
-from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
+from kstreams_repl.host.instance.state.owner_token import owner_token
+from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
 environment = LmdbEnvironment(sys.argv[1])
 environment.take_ownership(owner_token(1, 0))
 environment.engine("counts").put(b"k", b"v")

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.config import StreamsConfig
-from kstreams_repl.instance.control.channel import Signal
-from kstreams_repl.instance.initialization.task_initialization import open_instance
-from kstreams_repl.instance.polling.poll_loop import PollLoop
-from kstreams_repl.kafka.admin import Admin
-from kstreams_repl.kafka.clients import ClientSettings, make_producer
-from kstreams_repl.kafka.reading import ranges_of, read_ranges
-from kstreams_repl.queries.local_stores import LocalStores
-from kstreams_repl.queries.queryable_state import QueryableState
-from kstreams_repl.spark.planning.plan_builder import make_plan
+from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.host.instance.control.channel import Signal
+from kstreams_repl.host.instance.initialization.task_initialization import open_instance
+from kstreams_repl.host.instance.polling.poll_loop import PollLoop
+from kstreams_repl.host.kafka.admin import Admin
+from kstreams_repl.host.kafka.clients import ClientSettings, make_producer
+from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
+from kstreams_repl.host.spark.planning.plan_builder import make_plan
+from kstreams_repl.serving.local_stores import LocalStores
+from kstreams_repl.serving.queryable_state import QueryableState
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 Row = tuple[str, str, list[tuple[str, bytes | None]]]

@@ -14,21 +14,21 @@ from typing import Any
 import pytest
 
 from kstreams_repl import StreamsBuilder, serdes
-from kstreams_repl.config import StreamsConfig
-from kstreams_repl.errors import InputOffsetError
-from kstreams_repl.instance.application_plan import ApplicationPlan
-from kstreams_repl.instance.control.channel import Signal
-from kstreams_repl.instance.control.file_channel import FileChannel, FileInstanceControl
-from kstreams_repl.instance.epoch_result import EpochResult
-from kstreams_repl.instance.instance_cache import InstanceCache
-from kstreams_repl.instance.instance_runner import run_instance
-from kstreams_repl.kafka.admin import Admin
-from kstreams_repl.kafka.clients import ClientSettings, make_producer
-from kstreams_repl.kafka.group_offsets import pause, resume
-from kstreams_repl.kafka.reading import ranges_of, read_ranges
-from kstreams_repl.spark.instance_reports import read_reports
-from kstreams_repl.spark.planning.plan_builder import make_plan
-from kstreams_repl.types import TopicPartition
+from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.host.instance.application_plan import ApplicationPlan
+from kstreams_repl.host.instance.control.channel import Signal
+from kstreams_repl.host.instance.control.file_channel import FileChannel, FileInstanceControl
+from kstreams_repl.host.instance.epochs.instance_cache import InstanceCache
+from kstreams_repl.host.instance.epochs.instance_runner import run_instance
+from kstreams_repl.host.instance.reports.epoch_result import EpochResult
+from kstreams_repl.host.kafka.admin import Admin
+from kstreams_repl.host.kafka.clients import ClientSettings, make_producer
+from kstreams_repl.host.kafka.group_offsets import pause, resume
+from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
+from kstreams_repl.host.spark.instance_reports import read_reports
+from kstreams_repl.host.spark.planning.plan_builder import make_plan
+from kstreams_repl.system.errors import InputOffsetError
+from kstreams_repl.system.types import TopicPartition
 
 pytestmark = pytest.mark.kafka
 
@@ -96,7 +96,7 @@ def bank(admin: Admin, settings: ClientSettings, name: str, tmp_path: Path) -> I
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.name == "kstreams_repl.instance"]
+    return [record.getMessage() for record in caplog.records if record.name == "kstreams_repl.host.instance"]
 
 
 def lose_two(bank: Bank) -> None:

@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 
 from kstreams_repl import StreamsBuilder, serdes
-from kstreams_repl.config import StreamsConfig
-from kstreams_repl.instance.control.channel import Signal
-from kstreams_repl.instance.control.file_channel import FileChannel, FileInstanceControl
-from kstreams_repl.instance.epoch_result import EpochResult
-from kstreams_repl.instance.instance_runner import run_instance
-from kstreams_repl.kafka.admin import Admin
-from kstreams_repl.kafka.clients import ClientSettings, make_producer
-from kstreams_repl.kafka.journal import JournalControl, ensure_journal, generation_in_force
-from kstreams_repl.kafka.journal_records import DesiredState
-from kstreams_repl.kafka.reading import ranges_of, read_ranges
-from kstreams_repl.spark.planning.plan_builder import make_plan
+from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.host.instance.control.channel import Signal
+from kstreams_repl.host.instance.control.file_channel import FileChannel, FileInstanceControl
+from kstreams_repl.host.instance.epochs.instance_runner import run_instance
+from kstreams_repl.host.instance.reports.epoch_result import EpochResult
+from kstreams_repl.host.journal.journal import JournalControl, ensure_journal, generation_in_force
+from kstreams_repl.host.journal.journal_records import DesiredState
+from kstreams_repl.host.kafka.admin import Admin
+from kstreams_repl.host.kafka.clients import ClientSettings, make_producer
+from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
+from kstreams_repl.host.spark.planning.plan_builder import make_plan
 
 pytestmark = pytest.mark.kafka
 SECONDS = 40.0

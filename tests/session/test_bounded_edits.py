@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.errors import TopologyError
-from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.session.session_directory import SessionDirectory
+from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.repl.session.session_directory import SessionDirectory
+from kstreams_repl.system.errors import TopologyError
 from tests.spark.hosting import spark
 
 __all__ = ["spark"]

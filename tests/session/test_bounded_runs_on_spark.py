@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.errors import ApplicationFailedError, TopologyError
+from kstreams_repl.system.errors import ApplicationFailedError, TopologyError
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 TEXT = {"key_serde": "string", "value_serde": "string"}

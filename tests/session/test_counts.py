@@ -17,9 +17,9 @@ import pytest
 
 import kstreams_repl as ks
 from kernel_ext.node_details import rows_behind
-from kstreams_repl.kafka.admin import NewTopicSpec
-from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.session.session_directory import SessionDirectory
+from kstreams_repl.host.kafka.admin import NewTopicSpec
+from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.repl.session.session_directory import SessionDirectory
 from tests.spark.hosting import kill_worker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]

@@ -16,10 +16,10 @@ from click.testing import CliRunner
 
 import kstreams_repl as ks
 from kstreams_repl.cli.detached import main
-from kstreams_repl.errors import DeployError, DetachedApplicationError, KStreamsError, StreamsProcessingError
-from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.session.application.detached.mailbox import Mailbox, end
-from kstreams_repl.session.session_directory import SessionDirectory
+from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.repl.session.application.detached.mailbox import Mailbox, end
+from kstreams_repl.repl.session.session_directory import SessionDirectory
+from kstreams_repl.system.errors import DeployError, DetachedApplicationError, KStreamsError, StreamsProcessingError
 from tests.spark.hosting import settle
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]

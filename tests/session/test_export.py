@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.session.application.versions import VersionHistory
-from kstreams_repl.session.session_directory import SessionDirectory
-from kstreams_repl.session.source.source_slice import program_of
+from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.repl.session.application.versions import VersionHistory
+from kstreams_repl.repl.session.session_directory import SessionDirectory
+from kstreams_repl.repl.session.source.source_slice import program_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,7 +46,7 @@ def kept_application(session: ks.Session, name: str, builder: ks.StreamsBuilder)
     topic = f"{name}-in"
     program = program_of(counting(topic), topology)
     if program.missing:  # the call above is no deploy; say what a deploy would say
-        from kstreams_repl.session.source.source_slice import deployed_as
+        from kstreams_repl.repl.session.source.source_slice import deployed_as
 
         with deployed_as("counting(topic)"):
             program = program_of(builder, topology)

@@ -11,9 +11,9 @@ import pytest
 
 import kstreams_repl as ks
 from kernel_ext.live_picture import LivePicture
-from kstreams_repl.errors import DeployError, KStreamsError, StreamsProcessingError
-from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.session.session_directory import SessionDirectory
+from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.repl.session.session_directory import SessionDirectory
+from kstreams_repl.system.errors import DeployError, KStreamsError, StreamsProcessingError
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 

@@ -14,8 +14,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 PARENT = """
 import gc, multiprocessing, os, sys, time
 import kstreams_repl as ks
-from kstreams_repl.errors import ForkedProcessError
-from kstreams_repl.session.connection import current_session
+from kstreams_repl.system.errors import ForkedProcessError
+from kstreams_repl.repl.session.connection import current_session
 
 session = ks.connect(directory="temporary", prestart=False, config={"commit.interval.ms": 50})
 session.produce("words", [("a", "x")], partitions=1)

@@ -16,9 +16,9 @@ import httpx
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.instance.state.state_directory import application_directory, state_root
-from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.session.session_directory import SessionDirectory
+from kstreams_repl.host.instance.state.state_directory import application_directory, state_root
+from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.repl.session.session_directory import SessionDirectory
 from tests import traced
 from tests.spark.hosting import settle
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from kstreams_repl.instance.control.control_files import write_whole
-from kstreams_repl.instance.control.file_channel import LEASE
-from kstreams_repl.instance.state.state_directory import control_directory
-from kstreams_repl.session import Records
+from kstreams_repl.host.instance.control.control_files import write_whole
+from kstreams_repl.host.instance.control.file_channel import LEASE
+from kstreams_repl.host.instance.state.state_directory import control_directory
+from kstreams_repl.repl.session import Records
 from tests.unit.kernel_ext.test_extension import completions, new_shell, run
 
 pytestmark = pytest.mark.kafka

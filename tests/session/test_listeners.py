@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.session.session_directory import SessionDirectory
+from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.repl.session.session_directory import SessionDirectory
 from tests.spark.hosting import settle, spark
 
 __all__ = ["spark"]

@@ -19,8 +19,8 @@ from kernel_ext.live_picture import LivePicture
 from kernel_ext.side_panel import SidePanel, state_of
 from kernel_ext.stale_nodes import StaleNodes
 from kernel_ext.workspace import Workspace
-from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.session.session_directory import SessionDirectory
+from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.repl.session.session_directory import SessionDirectory
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
 

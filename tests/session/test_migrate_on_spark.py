@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.errors import KStreamsError, TopologyError
-from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.kafka.journal import JournalControl
-from kstreams_repl.session.session_directory import SessionDirectory
+from kstreams_repl.host.journal.journal import JournalControl
+from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.repl.session.session_directory import SessionDirectory
+from kstreams_repl.system.errors import KStreamsError, TopologyError
 from tests.spark.hosting import spark
 
 __all__ = ["spark"]
@@ -113,7 +113,7 @@ def test_what_happens_in_the_middle_is_old_or_new(session: ks.Session, monkeypat
     assert (app.status, rows(app, "counts")) == ("running", before | {"k0": 11})
     # it dies when all is committed and nothing started: the journal says which version it is
     monkeypatch.setattr(
-        "kstreams_repl.spark.deployment.Deployment.start", lambda self: (_ for _ in ()).throw(KStreamsError("died"))
+        "kstreams_repl.host.spark.deployment.Deployment.start", lambda self: (_ for _ in ()).throw(KStreamsError("died"))
     )
     with pytest.raises(KStreamsError, match="died"):
         app.edit(objects(topic), migrate={"counts": lambda key, value: {"n": value}})

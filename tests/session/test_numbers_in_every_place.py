@@ -23,9 +23,9 @@ from confluent_kafka import TopicPartition as Partition
 import kstreams_repl as ks
 from kernel_ext.live_picture import LivePicture
 from kernel_ext.side_panel import _application_row, _topics
-from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.session.session_directory import SessionDirectory
-from kstreams_repl.types import TopicPartition
+from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.repl.session.session_directory import SessionDirectory
+from kstreams_repl.system.types import TopicPartition
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(420)]
 TEXT = {"key_serde": "string", "value_serde": "string"}

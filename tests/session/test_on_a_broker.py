@@ -17,7 +17,16 @@ import pytest
 from confluent_kafka import KafkaException
 
 import kstreams_repl as ks
-from kstreams_repl.errors import (
+from kstreams_repl.host.instance.control.control_files import write_whole
+from kstreams_repl.host.instance.control.file_channel import LEASE
+from kstreams_repl.host.instance.state.state_directory import control_directory
+from kstreams_repl.host.journal.journal import JournalControl, ensure_journal
+from kstreams_repl.host.journal.journal_records import DesiredState
+from kstreams_repl.host.kafka.clients import ClientSettings, make_transactional_producer
+from kstreams_repl.repl.session.application.copartitioning import CopartitionCheck
+from kstreams_repl.repl.session.application.journal_lookup import journal_of
+from kstreams_repl.repl.session.session_directory import SessionDirectory
+from kstreams_repl.system.errors import (
     InvalidNameError,
     KStreamsError,
     PartialResultWarning,
@@ -27,16 +36,7 @@ from kstreams_repl.errors import (
     TopologyError,
     UnknownTopicError,
 )
-from kstreams_repl.instance.control.control_files import write_whole
-from kstreams_repl.instance.control.file_channel import LEASE
-from kstreams_repl.instance.state.state_directory import control_directory
-from kstreams_repl.kafka.clients import ClientSettings, make_transactional_producer
-from kstreams_repl.kafka.journal import JournalControl, ensure_journal
-from kstreams_repl.kafka.journal_records import DesiredState
-from kstreams_repl.session.application.copartitioning import CopartitionCheck
-from kstreams_repl.session.application.journal_lookup import journal_of
-from kstreams_repl.session.session_directory import SessionDirectory
-from kstreams_repl.types import TopicPartition
+from kstreams_repl.system.types import TopicPartition
 
 pytestmark = pytest.mark.kafka
 

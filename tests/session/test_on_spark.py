@@ -18,11 +18,11 @@ import psutil
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.display import svg_of
-from kstreams_repl.errors import DeployError, SessionFileError, StreamsProcessingError, TopologyError
-from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.session.session_directory import SessionDirectory
-from kstreams_repl.spark.startup.spark_session import spark_log
+from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.host.spark.startup.spark_session import spark_log
+from kstreams_repl.pictures import svg_of
+from kstreams_repl.repl.session.session_directory import SessionDirectory
+from kstreams_repl.system.errors import DeployError, SessionFileError, StreamsProcessingError, TopologyError
 from tests.spark.hosting import settle
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
@@ -90,7 +90,7 @@ def test_life_of_an_application(session: ks.Session, name: str, caplog: pytest.L
     closed = re.compile(rf"{re.escape(name)}\[0\] 0_0: running -> closed")
     settle(lambda: closed.search(spark_log().read_text(encoding="utf-8")) is not None, "what workers write to stderr, by Spark's JVM")
     lines = spark_log().read_text(encoding="utf-8")
-    assert f"INFO kstreams_repl.instance {name}[0]: restoring -> running" in lines
+    assert f"INFO kstreams_repl.host.instance {name}[0]: restoring -> running" in lines
     assert re.search(rf"{re.escape(name)}\[0\]: assigned 0_0\b.*; 0 records restored", lines)
 
 

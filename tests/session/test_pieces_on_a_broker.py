@@ -13,14 +13,14 @@ import pytest
 
 import kstreams_repl as ks
 from kstreams_repl import serdes
-from kstreams_repl.inspection import store_table
-from kstreams_repl.inspection.scan_partitions import Pieces, planned
-from kstreams_repl.inspection.stores import LogRows
-from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.kafka.reading import OffsetRange, ranges_of, read_ranges
-from kstreams_repl.session.session_directory import SessionDirectory
-from kstreams_repl.session.views import spark_frames
-from kstreams_repl.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.host.kafka.reading import OffsetRange, ranges_of, read_ranges
+from kstreams_repl.repl.inspection import store_table
+from kstreams_repl.repl.inspection.scan_partitions import Pieces, planned
+from kstreams_repl.repl.inspection.stores import LogRows
+from kstreams_repl.repl.session.session_directory import SessionDirectory
+from kstreams_repl.repl.session.views import spark_frames
 
 pytestmark = pytest.mark.kafka
 
@@ -33,7 +33,7 @@ def session(broker: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
         plan: Pieces = pickle.loads(pickle.dumps(read.__self__))
         return [pa.Table.from_batches(list(plan.read(number)), schema=schema) for number in range(pieces)]
 
-    monkeypatch.setattr("kstreams_repl.spark.dataframe_reader.frame_of", frame_of)
+    monkeypatch.setattr("kstreams_repl.host.spark.dataframe_reader.frame_of", frame_of)
     monkeypatch.setattr(ks.Session, "spark", None)
     with ks.Session(ClientSettings(broker.bootstrap_servers), directory=SessionDirectory(tmp_path)) as session:
         session.topic_configs["retention.ms"] = "-1"
@@ -128,7 +128,7 @@ def test_the_pieces_of_a_store_are_the_last_record_of_each_key(session: ks.Sessi
 
 
 def test_ranges_are_cut_without_gap_or_overlap() -> None:
-    from kstreams_repl.types import TopicPartition
+    from kstreams_repl.system.types import TopicPartition
 
     at = TopicPartition("t", 0)
     cut = list(spark_frames._cut([OffsetRange(at, 3, 10), OffsetRange(at, 5, 5)], 3))

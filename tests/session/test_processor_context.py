@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.instance.state.state_directory import task_directory
-from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.session.session_directory import SessionDirectory
-from kstreams_repl.types import TaskId
+from kstreams_repl.host.instance.state.state_directory import task_directory
+from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.repl.session.session_directory import SessionDirectory
+from kstreams_repl.system.types import TaskId
 from tests.spark.hosting import settle, spark
 
 __all__ = ["spark"]

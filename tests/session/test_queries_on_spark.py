@@ -22,8 +22,8 @@ import pytest
 
 import kstreams_repl as ks
 from kstreams_repl import errors
-from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.session.session_directory import SessionDirectory
+from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.repl.session.session_directory import SessionDirectory
 from tests.spark.hosting import settle
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -32,8 +32,8 @@ READER = """
 import json, sys, time
 from pathlib import Path
 import kstreams_repl as ks
-from kstreams_repl.queries.local_stores import LocalStores
-from kstreams_repl.queries.queryable_state import QueryableState
+from kstreams_repl.serving.local_stores import LocalStores
+from kstreams_repl.serving.queryable_state import QueryableState
 config, topic, end = json.loads(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
 builder = ks.StreamsBuilder()
 builder.stream(topic, key_serde="string", value_serde="string").group_by_key().count(store="counts")

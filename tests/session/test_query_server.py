@@ -15,10 +15,10 @@ import httpx
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.processes import ProcessMark
-from kstreams_repl.session.session_directory import SessionDirectory
-from kstreams_repl.types import TopicPartition
+from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.repl.session.session_directory import SessionDirectory
+from kstreams_repl.system.processes import ProcessMark
+from kstreams_repl.system.types import TopicPartition
 from tests.spark.hosting import settle
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(300)]

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.session.session_directory import SessionDirectory
+from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.repl.session.session_directory import SessionDirectory
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -170,7 +170,7 @@ def plain_ipython(folder: Path, last: str, topic: str, seconds: float) -> str:
 
 
 def test_every_statement_of_a_plain_terminal_is_in_the_text_of_what_it_built(tmp_path: Path) -> None:
-    last = """from kstreams_repl.session.source.source_slice import program_of
+    last = """from kstreams_repl.repl.session.source.source_slice import program_of
 program = program_of(builder, builder.build(), globals())
 print("same:", str(program.run().describe()) == str(builder.build().describe()), program.missing)
 print(program.text)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.errors import TopologyError
-from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.session.session_directory import SessionDirectory
+from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.repl.session.session_directory import SessionDirectory
+from kstreams_repl.system.errors import TopologyError
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 CONFIG = {"processing.guarantee": "exactly_once_v2", "commit.interval.ms": 50, "auto.offset.reset": "earliest"}

@@ -14,12 +14,12 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 import kstreams_repl as ks
 from kstreams_repl import serdes
-from kstreams_repl.errors import IncompatibleSchemaError, TopologyError
-from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.kafka.embedded.registry import EmbeddedRegistry
-from kstreams_repl.serdes.schemas.registry import default_registry, use_by_default
-from kstreams_repl.session.session_directory import SessionDirectory
-from kstreams_repl.topology.schema_diff import SchemaChange
+from kstreams_repl.engine.serdes.schemas.registry import default_registry, use_by_default
+from kstreams_repl.engine.topology.schema_diff import SchemaChange
+from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.host.kafka.embedded.registry import EmbeddedRegistry
+from kstreams_repl.repl.session.session_directory import SessionDirectory
+from kstreams_repl.system.errors import IncompatibleSchemaError, TopologyError
 from tests.kafka.registry_gate import RegistryGate
 from tests.kafka.schema_evolutions import YD, X, Y, avro
 from tests.spark.hosting import spark

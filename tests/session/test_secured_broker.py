@@ -13,12 +13,12 @@ import pytest
 from confluent_kafka.admin import NewTopic
 
 import kstreams_repl as ks
-from kstreams_repl.errors import AuthenticationError, AuthorizationError
-from kstreams_repl.instance.control.journal_taps import JournalTapClient
-from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.kafka.journal import ensure_journal
-from kstreams_repl.kafka.journal_records import TapRequest
-from kstreams_repl.session.session_directory import SessionDirectory
+from kstreams_repl.host.instance.control.journal_taps import JournalTapClient
+from kstreams_repl.host.journal.journal import ensure_journal
+from kstreams_repl.host.journal.journal_records import TapRequest
+from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.repl.session.session_directory import SessionDirectory
+from kstreams_repl.system.errors import AuthenticationError, AuthorizationError
 from tests.secured_broker import PASSWORD, USER, Right, SecuredBroker, secured_broker, token_endpoint
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]

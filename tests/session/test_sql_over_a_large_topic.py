@@ -12,13 +12,13 @@ import pytest
 from confluent_kafka import Producer
 
 import kstreams_repl as ks
-from kstreams_repl.errors import PartialResultWarning, SqlError
-from kstreams_repl.inspection import Limits, run_sql, sandbox
-from kstreams_repl.inspection.topics import FIRST_READ, PIECE, SAMPLE
-from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.kafka.reading import read_ranges
-from kstreams_repl.session.session_directory import SessionDirectory
-from kstreams_repl.session.views.sql_catalog import SessionTables
+from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.host.kafka.reading import read_ranges
+from kstreams_repl.repl.inspection import Limits, run_sql, sandbox
+from kstreams_repl.repl.inspection.topics import FIRST_READ, PIECE, SAMPLE
+from kstreams_repl.repl.session.session_directory import SessionDirectory
+from kstreams_repl.repl.session.views.sql_catalog import SessionTables
+from kstreams_repl.system.errors import PartialResultWarning, SqlError
 
 pytestmark = pytest.mark.kafka
 
@@ -70,7 +70,7 @@ def test_aggregates_are_over_all_records_on_every_way_out(
     large: tuple[ks.Session, str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session, topic, lines = large
-    monkeypatch.setattr("kstreams_repl.inspection.topics.FIRST_REPORT_SECONDS", 0.0)
+    monkeypatch.setattr("kstreams_repl.repl.inspection.topics.FIRST_REPORT_SECONDS", 0.0)
     with Memory() as memory:
         result = session.sql(f'SELECT count(*) AS records, max(n) AS last, sum(n) AS total FROM "{topic}"')
     right = (RECORDS, RECORDS - 1, RECORDS * (RECORDS - 1) // 2)
@@ -118,7 +118,7 @@ def test_what_does_not_fit_into_memory_lies_on_disk(
 ) -> None:
     session, topic, _ = large
     real = sandbox.open_sandbox
-    monkeypatch.setattr("kstreams_repl.inspection.query.open_sandbox", lambda: real(memory_limit="60MB", threads=1))
+    monkeypatch.setattr("kstreams_repl.repl.inspection.query.open_sandbox", lambda: real(memory_limit="60MB", threads=1))
     tables = SessionTables(session.client, {}, {}, {})
     result = run_sql(f'SELECT count(*), sum(n), max(length(pad)) FROM "{topic}"', tables, limits=Limits())
     assert [tuple(map(int, row)) for row in result.fetchall()] == [(RECORDS, RECORDS * (RECORDS - 1) // 2, len(PAD))]
@@ -134,7 +134,7 @@ def records_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             read.append(len(batch))
             yield at, batch
 
-    monkeypatch.setattr("kstreams_repl.inspection.topics.read_ranges", counting)
+    monkeypatch.setattr("kstreams_repl.repl.inspection.topics.read_ranges", counting)
     return read
 
 

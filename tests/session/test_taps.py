@@ -14,12 +14,12 @@ import pytest
 
 import kstreams_repl as ks
 from kernel_ext.magics import NodeValues
-from kstreams_repl.errors import TopologyError
-from kstreams_repl.instance.control.node_taps import TapFiles
-from kstreams_repl.instance.state.state_directory import control_directory, state_root
-from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.session.session_directory import SessionDirectory
-from kstreams_repl.session.views.live_taps import LiveTap
+from kstreams_repl.host.instance.control.node_taps import TapFiles
+from kstreams_repl.host.instance.state.state_directory import control_directory, state_root
+from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.repl.session.session_directory import SessionDirectory
+from kstreams_repl.repl.session.views.live_taps import LiveTap
+from kstreams_repl.system.errors import TopologyError
 from tests.spark.hosting import settle
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]

@@ -17,14 +17,14 @@ from typing import Any
 import pytest
 
 from kstreams_repl import StreamsBuilder, serdes
-from kstreams_repl.errors import KStreamsError
-from kstreams_repl.kafka.admin import Admin
-from kstreams_repl.kafka.clients import ClientSettings, make_producer
-from kstreams_repl.kafka.reading import ranges_of, read_ranges
-from kstreams_repl.spark.application_state import Status
-from kstreams_repl.spark.deployment import Deployment
-from kstreams_repl.spark.startup.spark_session import get_session, stop_session
-from kstreams_repl.types import TopicPartition
+from kstreams_repl.host.kafka.admin import Admin
+from kstreams_repl.host.kafka.clients import ClientSettings, make_producer
+from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
+from kstreams_repl.host.spark.application_state import Status
+from kstreams_repl.host.spark.deployment import Deployment
+from kstreams_repl.host.spark.startup.spark_session import get_session, stop_session
+from kstreams_repl.system.errors import KStreamsError
+from kstreams_repl.system.types import TopicPartition
 
 SECONDS = 60.0
 _numbers = itertools.count(1)

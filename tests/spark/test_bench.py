@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl.bench.peers.kafka_streams import find_jdk, peer_jars
-from kstreams_repl.kafka.admin import Admin
-from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.kafka.embedded.jars import missing_jars
+from kstreams_repl.host.kafka.admin import Admin
+from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.host.kafka.embedded.jars import missing_jars
+from workshop.bench.peers.kafka_streams import find_jdk, peer_jars
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(300)]
 

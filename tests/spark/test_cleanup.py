@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from kstreams_repl.instance.state.state_directory import task_directory
-from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
-from kstreams_repl.types import TaskId
+from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
+from kstreams_repl.host.instance.state.state_directory import task_directory
+from kstreams_repl.system.types import TaskId
 from tests.spark.hosting import Host, counting, decoded, expected_counts, numbered, processed, settle
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 
-@pytest.mark.slow  # tests/unit/instance/test_state_cleanup.py has the rules, on real directories
+@pytest.mark.slow  # tests/unit/host/instance/test_state_cleanup.py has the rules, on real directories
 def test_state_of_a_task_that_is_gone_is_removed_while_the_application_runs(host: Host) -> None:
     source, sink = host.topic("in"), host.topic("out")
     host.produce(source, numbered(1_000))

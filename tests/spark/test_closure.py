@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 
 from kstreams_repl import StreamsBuilder
-from kstreams_repl.config import StreamsConfig
-from kstreams_repl.errors import DeployError
-from kstreams_repl.instance.application_plan import ApplicationPlan
-from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.runtime.task import TaskSpec
-from kstreams_repl.session import Session
-from kstreams_repl.spark.planning.plan_serialization import Shipment, _by_value, pack, unpack
-from kstreams_repl.topology.nodes import ProcessorNode
-from kstreams_repl.types import TaskId, TopicPartition
+from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.engine.runtime.task import TaskSpec
+from kstreams_repl.engine.topology.nodes import ProcessorNode
+from kstreams_repl.host.instance.application_plan import ApplicationPlan
+from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.host.spark.planning.plan_serialization import Shipment, _by_value, pack, unpack
+from kstreams_repl.repl.session import Session
+from kstreams_repl.system.errors import DeployError
+from kstreams_repl.system.types import TaskId, TopicPartition
 
 
 def plan_of(mapper: object) -> ApplicationPlan:

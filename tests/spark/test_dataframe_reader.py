@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kstreams_repl.spark.dataframe_reader import frame_of
+from kstreams_repl.host.spark.dataframe_reader import frame_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 SCHEMA = pa.schema([("key", pa.string()), ("timestamp", pa.timestamp("us")), ("o", pa.struct([("at", pa.timestamp("us"))]))])

@@ -9,8 +9,8 @@ from contextlib import suppress
 
 import pytest
 
-from kstreams_repl.spark.application_state import Status
-from kstreams_repl.spark.deployment import Deployment
+from kstreams_repl.host.spark.application_state import Status
+from kstreams_repl.host.spark.deployment import Deployment
 from tests.spark.hosting import Host, counting, decoded, expected_counts, numbered, processed, running, settle
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from kstreams_repl.errors import (
+from kstreams_repl.host.journal.journal import JournalReader
+from kstreams_repl.host.spark.application_state import Status
+from kstreams_repl.system.errors import (
     ApplicationFailedError,
     DeployError,
     ProducerFencedError,
@@ -18,9 +20,7 @@ from kstreams_repl.errors import (
     TaskMigratedError,
     UnknownTopicError,
 )
-from kstreams_repl.kafka.journal import JournalReader
-from kstreams_repl.spark.application_state import Status
-from kstreams_repl.types import TopicPartition
+from kstreams_repl.system.types import TopicPartition
 from tests.spark.hosting import (
     Host,
     counting,

@@ -7,9 +7,9 @@ import re
 import pytest
 
 from kstreams_repl import StreamsBuilder, serdes
-from kstreams_repl.errors import BrokerUnavailableError, DeployError, PartitionsChangedError
-from kstreams_repl.spark import deployment as deploying
-from kstreams_repl.spark.application_state import Status
+from kstreams_repl.host.spark import deployment as deploying
+from kstreams_repl.host.spark.application_state import Status
+from kstreams_repl.system.errors import BrokerUnavailableError, DeployError, PartitionsChangedError
 from tests.spark.hosting import Host, counting, decoded, expected_counts, failed, numbered, passing, processed, settle
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

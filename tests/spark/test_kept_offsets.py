@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kstreams_repl.spark.deployment import Deployment
+from kstreams_repl.host.spark.deployment import Deployment
 from tests.spark.hosting import Host, numbered, passing, processed, settle
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

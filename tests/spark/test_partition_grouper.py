@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from kstreams_repl.types import TopicPartition
+from kstreams_repl.system.types import TopicPartition
 from tests.spark.hosting import Host, counting, decoded, expected_counts, numbered, processed
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(180)]

@@ -16,8 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 GIVEN_UP_THEN_USED_BY_THE_FIRST_DEPLOY = """
 import time, psutil
 import kstreams_repl as ks
-from kstreams_repl.spark.slots import worker_pools
-from kstreams_repl.spark.startup import spark_session as hosting
+from kstreams_repl.host.spark.slots import worker_pools
+from kstreams_repl.host.spark.startup import spark_session as hosting
 
 def jvms():
     return [p for p in psutil.Process().children(recursive=True) if p.name() == "java"]

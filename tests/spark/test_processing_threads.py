@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from kstreams_repl import StreamsBuilder, serdes
-from kstreams_repl.errors import StreamsProcessingError
-from kstreams_repl.kafka.partitioning import partitioner
+from kstreams_repl.engine.partitioning import partitioner
+from kstreams_repl.system.errors import StreamsProcessingError
 from tests.spark.hosting import Host, counting, decoded, expected_counts, failed, numbered, passing, processed, settle
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from kstreams_repl.instance.epoch_result import EpochResult, TaskResult
-from kstreams_repl.spark.epochs.epoch_rows import REPORT_SCHEMA, report_batch
+from kstreams_repl.host.instance.reports.epoch_result import EpochResult, TaskResult
+from kstreams_repl.host.spark.epochs.epoch_rows import REPORT_SCHEMA, report_batch
 
 TASKS = {"0_0": TaskResult(records=3, dropped=1, restored=2, lag=-1), "ü_1": TaskResult(records=2**40, lag=0)}
 
@@ -36,8 +36,8 @@ def test_a_failure_is_told_with_the_slots_row_when_it_has_no_task() -> None:
 
 def test_a_report_imports_no_pandas() -> None:
     program = (
-        "import sys; from kstreams_repl.instance.epoch_result import EpochResult; from kstreams_repl.spark.epochs.epoch_rows "
-        "import report_batch; "
+        "import sys; from kstreams_repl.host.instance.reports.epoch_result import EpochResult; "
+        "from kstreams_repl.host.spark.epochs.epoch_rows import report_batch; "
         "report_batch(EpochResult(0, 'running', {}, None, False, 0.0)); print('pandas' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

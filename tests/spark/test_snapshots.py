@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl.instance.state.snapshot_directory import LocalDirectory
-from kstreams_repl.instance.state.snapshots import manifests
-from kstreams_repl.instance.state.state_directory import task_directory
-from kstreams_repl.spark.deployment import Deployment
-from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
-from kstreams_repl.types import TaskId
+from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
+from kstreams_repl.host.instance.state.snapshot_directory import LocalDirectory
+from kstreams_repl.host.instance.state.snapshots import manifests
+from kstreams_repl.host.instance.state.state_directory import task_directory
+from kstreams_repl.host.spark.deployment import Deployment
+from kstreams_repl.system.types import TaskId
 from tests.spark.hosting import Host, counting, decoded, expected_counts, numbered, processed, settle
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

@@ -10,7 +10,7 @@ import pytest
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql.streaming import StreamingQueryListener
 
-from kstreams_repl.errors import KStreamsError
+from kstreams_repl.system.errors import KStreamsError
 from tests.spark.hosting import Host, counting, failed, numbered, passing, processed, settle
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

@@ -16,9 +16,9 @@ from types import ModuleType
 import psutil
 import pytest
 
-from kstreams_repl.errors import DeployError
-from kstreams_repl.spark.failures.failure_translation import python_error
-from kstreams_repl.spark.startup.fork_server import DAEMON_MODULE, PATH_VARIABLE
+from kstreams_repl.host.spark.failures.failure_translation import python_error
+from kstreams_repl.host.spark.startup.fork_server import DAEMON_MODULE, PATH_VARIABLE
+from kstreams_repl.system.errors import DeployError
 from tests.spark.hosting import Host, failed, numbered, passing, processed
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,7 +54,7 @@ def test_a_package_that_workers_lack_is_named_with_the_python_they_run(host: Hos
 def test_no_thread_runs_where_workers_are_forked() -> None:
     """A lock that another thread holds at a fork stays locked in the child; once a worker hung so, and its daemon's end left it behind."""
     script = (
-        "import os; from kstreams_repl.spark.startup import daemon; daemon.import_modules(); "
+        "import os; from kstreams_repl.host.spark.startup import daemon; daemon.import_modules(); "
         "print([open(f'/proc/self/task/{task}/comm').read().strip() for task in os.listdir('/proc/self/task')])"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
@@ -87,7 +87,7 @@ def test_workers_are_forks_of_the_process_that_imported_their_modules(host: Host
     processed(deployment, 10)
     for report in deployment.reports.instances.values():
         daemon, server = psutil.Process(report.pid).parents()[:2]
-        assert server.parent() == psutil.Process() and server.cmdline()[-2:] == ["-m", "kstreams_repl.spark.startup.daemon"]
+        assert server.parent() == psutil.Process() and server.cmdline()[-2:] == ["-m", "kstreams_repl.host.spark.startup.daemon"]
         assert [thread.id for thread in daemon.threads()] == [daemon.pid]
     deployment.stop()
 
@@ -114,7 +114,7 @@ spark.stop()
 @pytest.mark.timeout(200)
 def test_a_session_started_by_somebody_else_finds_this_checkout(tmp_path: Path) -> None:
     """The package is on the driver's `sys.path` only, as in a notebook beside a checkout."""
-    from kstreams_repl.java import spark_environment
+    from kstreams_repl.system.java import spark_environment
 
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | spark_environment()
     done = subprocess.run(

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 MODULES = (
-    "kstreams_repl", "kstreams_repl.dsl", "kstreams_repl.dsl.kip28", "kstreams_repl.dsl.timestamps", "kstreams_repl.testing.tables",
-    "kstreams_repl.serdes",
+    "kstreams_repl", "kstreams_repl.engine.dsl", "kstreams_repl.engine.dsl.kip28",
+    "kstreams_repl.engine.dsl.timestamps", "kstreams_repl.testing.tables",
+    "kstreams_repl.engine.serdes",
 )  # fmt: skip
 
 
@@ -33,7 +34,7 @@ def classes() -> dict[str, type]:
     for module in MODULES:
         for name, value in exported(module).items():
             if inspect.isclass(value):
-                found.setdefault(name if module != "kstreams_repl.dsl.kip28" else f"kip28.{name}", value)
+                found.setdefault(name if module != "kstreams_repl.engine.dsl.kip28" else f"kip28.{name}", value)
     return found
 
 

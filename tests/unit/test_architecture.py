@@ -137,5 +137,5 @@ def test_only_a_session_itself_takes_a_session() -> None:
         for argument in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)
         if argument.annotation is not None and re.search(r"\bSession\b", ast.unparse(argument.annotation))
     ] == []
-    importers = [name for name, imported in imports().items() if "kstreams_repl.session.session" in imported]
-    assert [name for name in importers if name.startswith("kstreams_repl.session.")] == ["kstreams_repl.session.connection"]
+    importers = [name for name, imported in imports().items() if "kstreams_repl.repl.session.session" in imported]
+    assert [name for name in importers if name.startswith("kstreams_repl.repl.session.")] == ["kstreams_repl.repl.session.connection"]

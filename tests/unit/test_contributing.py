@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from kstreams_repl.topology.stores import StoreKind
+from kstreams_repl.engine.topology.stores import StoreKind
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 BUILT = {"build/docs"}
 """Made by a command that the page names."""
-NEW = {"operators/stream_deduplicate.py", "docs/operators/deduplicate.md", "tests/unit/operators/test_stream_deduplicate.py"}
+NEW = {"operators/stream_deduplicate.py", "docs/operators/deduplicate.md", "tests/unit/engine/operators/test_stream_deduplicate.py"}
 """The files of its example, which is not there yet."""
 
 

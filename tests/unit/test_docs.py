@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl import dsl
+from kstreams_repl.engine import dsl
 from tests.unit.public_api import classes, methods
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.cli.docs_hooks import api_reference, code_links, line_of
-from kstreams_repl.cli.package_pictures import pictures
+from workshop.commands.docs_hooks import api_reference, code_links, line_of
+from workshop.commands.package_pictures import pictures
 
 ROOT = Path(__file__).resolve().parents[2]
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
@@ -47,7 +47,7 @@ def test_a_file_that_the_architecture_links_to_defines_the_name(name: str, file:
 
 def test_a_name_that_is_not_defined_is_an_error() -> None:
     with pytest.raises(LookupError, match="StreamTask.fly is not defined"):
-        line_of("kstreams_repl/runtime/task.py", "StreamTask.fly")
+        line_of("kstreams_repl/engine/runtime/task.py", "StreamTask.fly")
 
 
 def test_the_reference_has_every_public_name() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import kstreams_repl as ks
 from kstreams_repl import StreamsBuilder, TopologyTestDriver, serdes
-from kstreams_repl.stores.engine.lmdb import LmdbEnvironment
+from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
 
 
 def counting() -> StreamsBuilder:

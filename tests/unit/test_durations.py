@@ -11,9 +11,9 @@ from unittest.mock import MagicMock
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.dsl import kip28
-from kstreams_repl.durations import as_millis, as_seconds
-from kstreams_repl.errors import CallError, TopologyError
+from kstreams_repl.engine.dsl import kip28
+from kstreams_repl.system.durations import as_millis, as_seconds
+from kstreams_repl.system.errors import CallError, TopologyError
 from tests.unit.public_api import classes, functions
 
 NAMES = {
@@ -40,7 +40,7 @@ OTHER_MEANINGS = {
 BAD = ["soon", "30", "5 parsecs", "", True, [1], float("nan"), -1, "-1 s", timedelta(seconds=-1)]
 AS_SECONDS = [timedelta(milliseconds=20), "20 ms", "20ms", 0.02]
 AS_MILLIS = [timedelta(seconds=30), "30 s", "0.5 min", 30_000]
-PAGE = "kstreams_repl.session"
+PAGE = "kstreams_repl.repl.session"
 DELEGATES = {
     "Application.peek": f"{PAGE}.application.application_view.live_peek",
     "Application.query": f"{PAGE}.application.application_view.strict_queries_of",
@@ -49,7 +49,7 @@ DELEGATES = {
     "Session.peek": f"{PAGE}.topic_access.peek",
     "Session.record": f"{PAGE}.topic_access.record_topics",
     "Session.sample": f"{PAGE}.topic_access.sample",
-    "SqlResult.limited": "kstreams_repl.inspection.result.threading.Timer",
+    "SqlResult.limited": "kstreams_repl.repl.inspection.result.threading.Timer",
 }
 """What a waiting function hands its seconds to."""
 

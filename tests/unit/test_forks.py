@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer
 
-from kstreams_repl.errors import ForkedProcessError
-from kstreams_repl.forks import OwnLock, finalizer_of, when_forked
-from kstreams_repl.inspection.sandbox import open_sandbox
-from kstreams_repl.kafka.clients import ClientSettings, make_admin_client, make_consumer, make_producer
+from kstreams_repl.host.kafka.clients import ClientSettings, make_admin_client, make_consumer, make_producer
+from kstreams_repl.repl.inspection.sandbox import open_sandbox
+from kstreams_repl.system.errors import ForkedProcessError
+from kstreams_repl.system.forks import OwnLock, finalizer_of, when_forked
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 

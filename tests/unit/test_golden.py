@@ -11,20 +11,26 @@ from typing import Any
 import pytest
 
 from kstreams_repl import serdes
-from kstreams_repl.commit.offset_metadata import decode, encode
-from kstreams_repl.config import KEYS
-from kstreams_repl.kafka.partitioning import murmur2, partitioner
-from kstreams_repl.runtime.java_queue import JavaPriorityQueue
-from kstreams_repl.runtime.record_context import RecordContext
-from kstreams_repl.serdes.change import change
-from kstreams_repl.serdes.foreign_key import Subscription, SubscriptionResponse, hash128, subscription, subscription_response
-from kstreams_repl.stores.codec import Codec
-from kstreams_repl.stores.engine.memory import MemoryEnvironment
-from kstreams_repl.stores.factory import open_store
-from kstreams_repl.stores.outer_join import side_key
-from kstreams_repl.topology.java_order import hash_set_order, string_hash
-from kstreams_repl.topology.stores import StoreBuilder, StoreKind
-from kstreams_repl.types import Windowed
+from kstreams_repl.engine.commit.offset_metadata import decode, encode
+from kstreams_repl.engine.config import KEYS
+from kstreams_repl.engine.partitioning import murmur2, partitioner
+from kstreams_repl.engine.runtime.queues.java_queue import JavaPriorityQueue
+from kstreams_repl.engine.runtime.record_context import RecordContext
+from kstreams_repl.engine.serdes.change import change
+from kstreams_repl.engine.serdes.foreign_key import (
+    Subscription,
+    SubscriptionResponse,
+    hash128,
+    subscription,
+    subscription_response,
+)
+from kstreams_repl.engine.stores.engine.memory import MemoryEnvironment
+from kstreams_repl.engine.stores.factory import open_store
+from kstreams_repl.engine.stores.kinds.outer_join import side_key
+from kstreams_repl.engine.stores.layers.codec import Codec
+from kstreams_repl.engine.topology.java_order import hash_set_order, string_hash
+from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.system.types import Windowed
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "data" / "golden.json").read_text(encoding="utf-8"))
 HASH = struct.pack(">qq", 1, 2)

@@ -20,7 +20,7 @@ from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from kstreams_repl.cli.test import pytest_command
+from workshop.commands.test import pytest_command
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -28,10 +28,10 @@ LOCK = (ROOT / "requirements.lock").read_text(encoding="utf-8")
 TEST_LOCK = (ROOT / "requirements-test.lock").read_text(encoding="utf-8")
 FOR_TESTS = ("test", "docs", "dev")
 """Extras whose packages come with the first ``./kstreams test``."""
-SHIPPED = {"kstreams_repl/__init__.py", "kstreams_repl/py.typed", "kstreams_repl/kafka/embedded/jars.lock", "kernel_ext/__init__.py"}
+SHIPPED = {"kstreams_repl/__init__.py", "kstreams_repl/py.typed", "kstreams_repl/host/kafka/embedded/jars.lock", "kernel_ext/__init__.py"}
 FOR_A_CHECKOUT = (
-    "kstreams_repl/bench/", "kstreams_repl/testing/conformance/", "kstreams_repl/cli/test.py", "kstreams_repl/cli/changed.py",
-    "kstreams_repl/cli/docs", "kstreams_repl/cli/package_pictures.py",
+    "workshop/bench/", "workshop/conformance/", "workshop/commands/test.py", "workshop/commands/changed.py",
+    "kstreams_repl/cli/docs", "workshop/commands/package_pictures.py",
 )  # fmt: skip
 HEAVY = {
     "confluent-kafka", "lmdb", "psutil", "pyarrow", "pyspark", "pandas", "jupyterlab", "ipython", "ipywidgets", "anywidget", "duckdb",

@@ -94,7 +94,7 @@ def test_methods_are_these_and_documented(cls: str, wanted: list[str]) -> None:
 
 
 def test_what_a_public_function_returns_can_be_imported() -> None:
-    known = {*kstreams_repl.__all__, *importlib.import_module("kstreams_repl.dsl.kip28").__all__}
+    known = {*kstreams_repl.__all__, *importlib.import_module("kstreams_repl.engine.dsl.kip28").__all__}
     assert {name: where for name, where in handed_out().items() if name not in known} == {}
 
 
@@ -120,7 +120,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 def test_every_error_is_a_kstreams_error_that_says_when() -> None:
-    errors = importlib.import_module("kstreams_repl.errors")
+    errors = importlib.import_module("kstreams_repl.system.errors")
     classes = [value for value in vars(errors).values() if inspect.isclass(value) and issubclass(value, Exception)]
     assert len(classes) > 15
     for cls in classes:

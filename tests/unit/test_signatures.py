@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl import dsl
+from kstreams_repl.engine import dsl
 from tests.unit.public_api import functions
 
 OPEN = {

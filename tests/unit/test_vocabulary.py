@@ -51,13 +51,14 @@ BANNED_NAMES = {
 """Words that are no part of a name (of a module, class, function, parameter, attribute or variable)."""
 
 ONE_MEANING = {
-    "cell": ("a notebook cell", ("kernel_ext/", "kstreams_repl/session/source/", "kstreams_repl/dsl/", "kstreams_repl/topology/")),
+    "cell": ("a notebook cell", (
+        "kernel_ext/", "kstreams_repl/repl/session/source/", "kstreams_repl/engine/dsl/", "kstreams_repl/engine/topology/")),
     "engine": (
         "the ordered map of bytes of a store",
-        ("kstreams_repl/stores/", "kstreams_repl/bench/engine.py", "kstreams_repl/queries/task_view.py"),
+        ("kstreams_repl/engine/stores/", "workshop/bench/engine.py", "kstreams_repl/serving/task_view.py"),
     ),
-    "place": ("a verb", ("kstreams_repl/display/layout.py", "kstreams_repl/testing/conformance/behaviours.py")),
-    "slot": ("the number of an instance in its application", ("kstreams_repl/instance/", "kstreams_repl/spark/")),
+    "place": ("a verb", ("kstreams_repl/pictures/layout.py", "workshop/conformance/behaviours.py")),
+    "slot": ("the number of an instance in its application", ("kstreams_repl/host/instance/", "kstreams_repl/host/spark/")),
 }  # fmt: skip
 """Words that had several meanings: the one that is left, and the packages in which a module, class or function may have it in its name."""
 

@@ -14,8 +14,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from kstreams_repl.bench.peers.kafka_streams import find_jdk, peer_jars
-from kstreams_repl.kafka.embedded.jars import ensure_jars, parse_lock
+from kstreams_repl.host.kafka.embedded.jars import ensure_jars, parse_lock
+from workshop.bench.peers.kafka_streams import find_jdk, peer_jars
 
 HERE = Path(__file__).parent
 CASES = HERE / "cases.json.gz"

@@ -12,12 +12,12 @@ from functools import cache
 from typing import Any
 
 from kstreams_repl import Processor, Record, StoreBuilder, StoreKind, StreamsBuilder, serdes
-from kstreams_repl.config import StreamsConfig
-from kstreams_repl.runtime.task import TaskSpec
-from kstreams_repl.runtime.task_specs import task_specs
-from kstreams_repl.stores.engine.lmdb import ENGINE_PREFIX
-from kstreams_repl.topology.partitions import resolve_partitions
-from kstreams_repl.types import TaskId
+from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.engine.runtime.task import TaskSpec
+from kstreams_repl.engine.runtime.task_specs import task_specs
+from kstreams_repl.engine.stores.engine.lmdb import ENGINE_PREFIX
+from kstreams_repl.engine.topology.partitions import resolve_partitions
+from kstreams_repl.system.types import TaskId
 from tests.faults.simulation.broker import Broker, Entry
 from tests.faults.simulation.calls import ask, pay
 from tests.faults.simulation.disk import Disk

@@ -8,9 +8,9 @@ import asyncio
 from random import Random
 from typing import Any
 
-from kstreams_repl.instance.instance import Instance
+from kstreams_repl.host.instance.instance import Instance
+from kstreams_repl.system.types import TopicPartition
 from kstreams_repl.testing.virtual_calls import VirtualCallRunner
-from kstreams_repl.types import TopicPartition
 from tests.faults.simulation.broker import Broker
 from tests.faults.simulation.world import World
 

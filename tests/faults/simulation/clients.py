@@ -15,7 +15,7 @@ from typing import Any
 from confluent_kafka import OFFSET_INVALID, IsolationLevel, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
-from kstreams_repl.kafka.call_timeout import CallGivenUp
+from kstreams_repl.host.kafka.call_timeout import CallGivenUp
 from tests.faults.simulation.broker import Broker, Concurrent, Fenced, Place
 from tests.faults.simulation.world import World
 
@@ -113,7 +113,7 @@ class Producer:
         if self._fatal is not None:  # the client does not say here what the matter is
             raise _exception(KafkaError._FATAL, "Unable to produce message: Local: Fatal error")
         if partition < 0:
-            from kstreams_repl.kafka.partitioning import partitioner
+            from kstreams_repl.engine.partitioning import partitioner
 
             count = self._broker.topics[topic]
             partition = partitioner(count)(key) if key is not None else 0

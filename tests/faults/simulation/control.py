@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kstreams_repl.instance.control import slot_lock
-from kstreams_repl.instance.control.channel import ReportedTimes, Signal
-from kstreams_repl.instance.control.node_taps import TapFiles
+from kstreams_repl.host.instance.control import slot_lock
+from kstreams_repl.host.instance.control.channel import ReportedTimes, Signal
+from kstreams_repl.host.instance.control.node_taps import TapFiles
 from tests.faults.simulation.world import Actor, World
 
 

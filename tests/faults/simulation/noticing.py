@@ -66,7 +66,7 @@ def judged(what: str, errors: Sequence[BaseException], allowed: Sequence[str]) -
     Args:
         allowed: names of further exceptions in which the rule may show.
     """
-    from kstreams_repl.errors import KStreamsError
+    from kstreams_repl.system.errors import KStreamsError
 
     for error in errors:
         if type(error).__name__ in allowed:
@@ -82,7 +82,7 @@ def judged(what: str, errors: Sequence[BaseException], allowed: Sequence[str]) -
 @contextmanager
 def _failures() -> Iterator[list[BaseException]]:
     """The errors that instances fail of meanwhile."""
-    from kstreams_repl.instance import instance_runner
+    from kstreams_repl.host.instance.epochs import instance_runner
 
     met: list[BaseException] = []
     tell = instance_runner.failure_of

@@ -19,23 +19,24 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from kstreams_repl.commit import exactly_once, failpoints
-from kstreams_repl.errors import KStreamsError
-from kstreams_repl.instance import epoch_handover as bridge_module
-from kstreams_repl.instance import instance_cache, instance_runner, slot_reporter
-from kstreams_repl.instance.application_plan import ApplicationPlan
-from kstreams_repl.instance.control.channel import Signal
-from kstreams_repl.instance.initialization import task_initialization
-from kstreams_repl.instance.instance import Instance
-from kstreams_repl.instance.instance_cache import InstanceCache
-from kstreams_repl.instance.instance_runner import EpochResult, run_instance
-from kstreams_repl.instance.state import state_manager, state_updater
-from kstreams_repl.instance.state.state_directory import task_directory
-from kstreams_repl.kafka import clients as client_module
-from kstreams_repl.kafka import transactional
-from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.spark.planning.task_assignment import assign_tasks
-from kstreams_repl.stores.engine import lmdb as lmdb_module
+from kstreams_repl.engine.commit import exactly_once, failpoints
+from kstreams_repl.engine.stores.engine import lmdb as lmdb_module
+from kstreams_repl.host.instance.application_plan import ApplicationPlan
+from kstreams_repl.host.instance.control.channel import Signal
+from kstreams_repl.host.instance.epochs import epoch_handover as bridge_module
+from kstreams_repl.host.instance.epochs import instance_cache, instance_runner
+from kstreams_repl.host.instance.epochs.instance_cache import InstanceCache
+from kstreams_repl.host.instance.epochs.instance_runner import EpochResult, run_instance
+from kstreams_repl.host.instance.initialization import task_initialization
+from kstreams_repl.host.instance.instance import Instance
+from kstreams_repl.host.instance.reports import slot_reporter
+from kstreams_repl.host.instance.state import state_manager, state_updater
+from kstreams_repl.host.instance.state.state_directory import task_directory
+from kstreams_repl.host.kafka import clients as client_module
+from kstreams_repl.host.kafka import transactional
+from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.host.spark.planning.task_assignment import assign_tasks
+from kstreams_repl.system.errors import KStreamsError
 from tests.faults.simulation.application import APPLICATION, prepared, violations, waiting_calls
 from tests.faults.simulation.broker import Broker
 from tests.faults.simulation.calls import SimulatedResultLog, begin, call_runner_of
@@ -456,7 +457,7 @@ def simulated(scenario: Scenario) -> Iterator[None]:
 
     with ExitStack() as stack:
         for name, module in list(sys.modules.items()):
-            if name.startswith(("kstreams_repl.instance", "kstreams_repl.kafka", "kstreams_repl.commit")):
+            if name.startswith(("kstreams_repl.host.instance", "kstreams_repl.host.kafka", "kstreams_repl.engine.commit")):
                 if getattr(module, "time", None) is real_time:
                     stack.enter_context(patch.object(module, "time", world))
         for target, name, value in (

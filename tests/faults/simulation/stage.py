@@ -9,15 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from kstreams_repl.instance.application_plan import ApplicationPlan
-from kstreams_repl.instance.control.channel import Signal
-from kstreams_repl.instance.epoch_result import EpochResult
-from kstreams_repl.instance.initialization.task_initialization import open_instance
-from kstreams_repl.instance.instance import Instance
-from kstreams_repl.instance.instance_cache import InstanceCache
-from kstreams_repl.instance.instance_runner import run_instance
-from kstreams_repl.instance.state.state_directory import task_directory
-from kstreams_repl.types import TaskId
+from kstreams_repl.host.instance.application_plan import ApplicationPlan
+from kstreams_repl.host.instance.control.channel import Signal
+from kstreams_repl.host.instance.epochs.instance_cache import InstanceCache
+from kstreams_repl.host.instance.epochs.instance_runner import run_instance
+from kstreams_repl.host.instance.initialization.task_initialization import open_instance
+from kstreams_repl.host.instance.instance import Instance
+from kstreams_repl.host.instance.reports.epoch_result import EpochResult
+from kstreams_repl.host.instance.state.state_directory import task_directory
+from kstreams_repl.system.types import TaskId
 from tests.faults.simulation.application import APPLICATION, prepared
 from tests.faults.simulation.control import LeaseControl
 from tests.faults.simulation.scenario import Scenario, simulated
@@ -82,7 +82,7 @@ class Stage:
 
     def work(self, instance: Instance) -> None:
         """Process and commit what is there."""
-        from kstreams_repl.instance.polling.poll_loop import PollLoop
+        from kstreams_repl.host.instance.polling.poll_loop import PollLoop
 
         until = self.world.now + 1.0
         PollLoop(instance, signal=lambda now: Signal.RUN, report=lambda instance: None).run(until)

@@ -8,16 +8,16 @@ from unittest.mock import patch
 
 from confluent_kafka import KafkaError, KafkaException
 
-from kstreams_repl.commit.offset_metadata import COMMIT_ID, STREAM_TIME, decode, encode
-from kstreams_repl.errors import BrokerUnavailableError, TaskCorruptedError, TaskMigratedError
-from kstreams_repl.instance.epoch_result import EpochResult
-from kstreams_repl.instance.initialization.task_activation import activate_restored
-from kstreams_repl.instance.instance import Instance
-from kstreams_repl.instance.instance_cache import InstanceCache
-from kstreams_repl.instance.state.changelog_reader import ChangelogReader
-from kstreams_repl.instance.tasks.consistent_cut import CUT, TaskCommit, at_one_commit
-from kstreams_repl.kafka.transactional import TransactionalProducer, TransactionDoubtError
-from kstreams_repl.types import TaskId
+from kstreams_repl.engine.commit.offset_metadata import COMMIT_ID, STREAM_TIME, decode, encode
+from kstreams_repl.host.instance.epochs.instance_cache import InstanceCache
+from kstreams_repl.host.instance.initialization.task_activation import activate_restored
+from kstreams_repl.host.instance.instance import Instance
+from kstreams_repl.host.instance.reports.epoch_result import EpochResult
+from kstreams_repl.host.instance.state.changelog_reader import ChangelogReader
+from kstreams_repl.host.instance.tasks.consistent_cut import CUT, TaskCommit, at_one_commit
+from kstreams_repl.host.kafka.transactional import TransactionalProducer, TransactionDoubtError
+from kstreams_repl.system.errors import BrokerUnavailableError, TaskCorruptedError, TaskMigratedError
+from kstreams_repl.system.types import TaskId
 from tests.faults.simulation.application import APPLICATION, prepared
 from tests.faults.simulation.stage import COUNTING, SEEN_LOG, TOTALLING, stage
 

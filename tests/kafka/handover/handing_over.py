@@ -23,19 +23,19 @@ from pathlib import Path
 from typing import Any
 
 from kstreams_repl import EmitStrategy, JoinWindows, Materialized, SessionWindows, StreamsBuilder, Suppressed, TimeWindows, serdes
-from kstreams_repl.bench.peers.kafka_streams import peer_jars
-from kstreams_repl.config import StreamsConfig
-from kstreams_repl.instance.control.channel import Signal
-from kstreams_repl.instance.control.file_channel import FileChannel, FileInstanceControl
-from kstreams_repl.instance.epoch_result import EpochResult
-from kstreams_repl.instance.instance_runner import run_instance
-from kstreams_repl.kafka.admin import Admin
-from kstreams_repl.kafka.clients import ClientSettings, make_producer
-from kstreams_repl.kafka.embedded.jars import ensure_jars
-from kstreams_repl.kafka.reading import ranges_of, read_ranges
-from kstreams_repl.spark.planning.plan_builder import make_plan
-from kstreams_repl.topology.topology import Topology
-from kstreams_repl.types import TopicPartition
+from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.engine.topology.topology import Topology
+from kstreams_repl.host.instance.control.channel import Signal
+from kstreams_repl.host.instance.control.file_channel import FileChannel, FileInstanceControl
+from kstreams_repl.host.instance.epochs.instance_runner import run_instance
+from kstreams_repl.host.instance.reports.epoch_result import EpochResult
+from kstreams_repl.host.kafka.admin import Admin
+from kstreams_repl.host.kafka.clients import ClientSettings, make_producer
+from kstreams_repl.host.kafka.embedded.jars import ensure_jars
+from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
+from kstreams_repl.host.spark.planning.plan_builder import make_plan
+from kstreams_repl.system.types import TopicPartition
+from workshop.bench.peers.kafka_streams import peer_jars
 
 INPUTS = ("in", "right", "rates", "orders", "people")
 SINKS = ("counts", "windows", "sessions", "suppressed", "closed", "pairs", "rated", "owned")

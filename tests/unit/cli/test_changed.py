@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from kstreams_repl.cli import test as command
-from kstreams_repl.cli.changed import Checkout, changed_files
 from kstreams_repl.cli.main import main
-from kstreams_repl.errors import KStreamsError
+from kstreams_repl.system.errors import KStreamsError
+from workshop.commands import test as command
+from workshop.commands.changed import Checkout, changed_files
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -21,15 +21,15 @@ def checkout() -> Checkout:
 
 
 def test_the_nearest_cheap_test_comes_first_and_a_notebook_that_uses_the_module_is_chosen(checkout: Checkout) -> None:
-    chosen = checkout.choose(["kstreams_repl/operators/stream_filter.py"])
-    assert chosen.index("tests/unit/operators/test_stateless.py") < chosen.index("tests/unit/kernel_ext/test_extension.py")
+    chosen = checkout.choose(["kstreams_repl/engine/operators/streams/stream_filter.py"])
+    assert chosen.index("tests/unit/engine/operators/test_stateless.py") < chosen.index("tests/unit/kernel_ext/test_extension.py")
     assert chosen.index("tests/conformance/test_conformance.py") < chosen.index("tests/spark/test_deployment.py")
     assert "tests/notebooks/test_notebooks.py" in chosen and "tests/unit/test_architecture.py" in chosen
 
 
 def test_what_imports_nothing_of_the_change_is_left_out(checkout: Checkout) -> None:
-    chosen = checkout.choose(["kstreams_repl/bench/latency.py"])
-    assert "tests/unit/bench/test_control_and_latency.py" in chosen
+    chosen = checkout.choose(["workshop/bench/latency.py"])
+    assert "tests/unit/workshop/bench/test_control_and_latency.py" in chosen
     assert not {test.split("/")[1] for test in chosen} & {"kafka", "session", "faults", "browser", "notebooks"}
 
 
@@ -39,13 +39,13 @@ def test_what_imports_nothing_of_the_change_is_left_out(checkout: Checkout) -> N
         ("docs/metrics.md", "tests/unit/test_docs.py"),
         ("docs/design/a-new-page.md", "tests/unit/test_docs.py"),
         ("notebooks/a-new-one.ipynb", "tests/notebooks/test_notebooks.py"),
-        ("kstreams_repl/kafka/embedded/jars.lock", "tests/unit/kafka/test_jars.py"),
+        ("kstreams_repl/host/kafka/embedded/jars.lock", "tests/unit/host/kafka/test_jars.py"),
         ("kernel_ext/static/panel.js", "tests/browser/test_jupyterlab.py"),
         ("tests/unit/cli/test_main.py", "tests/unit/cli/test_main.py"),
         ("tests/spark/hosting.py", "tests/faults/test_driver_killed.py"),
         ("tests/browser/conftest.py", "tests/browser/test_tables.py"),
         ("kstreams_repl/demo/questions.py", "tests/integration/test_demo.py"),
-        ("kstreams_repl/session/application/detached/driver.py", "tests/session/test_detached.py"),
+        ("kstreams_repl/repl/session/application/detached/driver.py", "tests/session/test_detached.py"),
         ("requirements.lock", "tests/spark/test_deployment.py"),
     ],
 )
@@ -54,7 +54,7 @@ def test_a_change_chooses_the_tests_that_read_run_or_share_the_file(checkout: Ch
 
 
 def test_no_change_chooses_nothing_and_runs_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("kstreams_repl.cli.changed.changed_files", lambda root, since: [])
+    monkeypatch.setattr("workshop.commands.changed.changed_files", lambda root, since: [])
     assert main(["test", "--changed"]) == 0
     assert capsys.readouterr().out == "changed: nothing\nchosen: 0 test files\n"
 

@@ -51,7 +51,7 @@ def test_a_warning_does_not_fail(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_absent_java_is_a_miss(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kstreams_repl.java._bundled_home", lambda: None)
+    monkeypatch.setattr("kstreams_repl.system.java._bundled_home", lambda: None)
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
     finding = checks.check_java()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kstreams_repl.cli import lab
-from kstreams_repl.errors import JavaNotFoundError
+from kstreams_repl.system.errors import JavaNotFoundError
 
 
 def test_lab_opens_the_notebooks_and_the_users_arguments_come_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

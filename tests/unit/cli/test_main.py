@@ -16,7 +16,7 @@ import pytest
 import kstreams_repl
 from kstreams_repl.cli import checkout, registry
 from kstreams_repl.cli.main import describe_error, main
-from kstreams_repl.errors import ConfigError, KStreamsError
+from kstreams_repl.system.errors import ConfigError, KStreamsError
 
 RunBody = Callable[..., int]
 

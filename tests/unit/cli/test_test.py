@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from kstreams_repl.cli import test as subject
 from kstreams_repl.cli.main import main
+from workshop.commands import test as subject
 
 PASSING = "def test_one():\n    assert True\n"
 SLEEPING = """
@@ -95,7 +95,7 @@ def test_interruption_lets_the_tests_clean_up_first(checkout: Path) -> None:
     code = f"""
 import sys
 from pathlib import Path
-from kstreams_repl.cli import test as subject
+from workshop.commands import test as subject
 from kstreams_repl.cli.main import main
 subject.require_checkout = lambda what: Path({str(checkout)!r})
 sys.exit(main(["test", "-p", "no:cacheprovider"]))

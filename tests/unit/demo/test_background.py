@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from kstreams_repl.demo import background
 from kstreams_repl.demo.background import BackgroundDemo, read_background_demo, refuse_background_demo, start, stop
 from kstreams_repl.demo.main import main
-from kstreams_repl.errors import KStreamsError
-from kstreams_repl.processes import ProcessMark
+from kstreams_repl.system.errors import KStreamsError
+from kstreams_repl.system.processes import ProcessMark
 
 
 @pytest.fixture

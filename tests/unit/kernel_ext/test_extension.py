@@ -23,10 +23,10 @@ from kernel_ext.errors import error_lines, recovery_lines
 from kernel_ext.extension import Extension
 from kernel_ext.magics import TopoMagics, _split_options
 from kernel_ext.workspace import Workspace
-from kstreams_repl.errors import BrokerUnavailableError
-from kstreams_repl.kafka.clients import ClientSettings
-from kstreams_repl.kafka.failures import kafka_errors
-from kstreams_repl.session.topics.records import ReadRecord
+from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.host.kafka.failures import kafka_errors
+from kstreams_repl.repl.session.topics.records import ReadRecord
+from kstreams_repl.system.errors import BrokerUnavailableError
 
 
 @pytest.fixture

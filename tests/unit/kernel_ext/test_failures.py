@@ -19,10 +19,10 @@ from kernel_ext.failures import failure_buttons, failure_of
 from kernel_ext.live_picture import LivePicture
 from kernel_ext.node_details import about
 from kernel_ext.side_panel import SidePanel
-from kstreams_repl.errors import DeployError, StreamsProcessingError
-from kstreams_repl.session import Application
-from kstreams_repl.session.source.error_source import user_location
-from kstreams_repl.session.topics.records import ReadRecord
+from kstreams_repl.repl.session import Application
+from kstreams_repl.repl.session.source.error_source import user_location
+from kstreams_repl.repl.session.topics.records import ReadRecord
+from kstreams_repl.system.errors import DeployError, StreamsProcessingError
 from tests.unit.kernel_ext.test_topo_edit import cluster, shell  # noqa: F401 - fixtures
 
 HOSTILE = '<img src=x onerror="window.pwned=1">'
@@ -39,7 +39,7 @@ def until(condition: Callable[[], Any]) -> None:
 @pytest.fixture
 def failed(shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch) -> Application:  # noqa: F811
     """An application that failed in a function of cell [3], at a record with markup in it."""
-    for module in ("kernel_ext.failures", "kstreams_repl.session.source.error_source"):
+    for module in ("kernel_ext.failures", "kstreams_repl.repl.session.source.error_source"):
         monkeypatch.setattr(f"{module}.history", kernel_ext.cell_tracker.history)
     shell.execution_count = 3
     shell.run_cell("def double(order):\n    return order['price'] * 2", store_history=True, cell_id="the function's")

@@ -7,7 +7,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from tests.unit.kernel_ext.test_extension import run
 from tests.unit.kernel_ext.test_topo_edit import cluster, produce, shell  # noqa: F401 - fixtures
-from tests.unit.session.small_cluster import SmallCluster, SmallSession
+from tests.unit.repl.session.small_cluster import SmallCluster, SmallSession
 
 
 def test_a_diff_is_the_plan_of_an_edit_and_changes_nothing(shell: InteractiveShell) -> None:  # noqa: F811

@@ -20,7 +20,7 @@ from kernel_ext.live_picture import LivePicture
 from kernel_ext.panel import Panel
 from kernel_ext.side_panel import state_of
 from kernel_ext.subshells import handle_in_subshell
-from kstreams_repl.errors import StateStoreError
+from kstreams_repl.system.errors import StateStoreError
 from tests.unit.kernel_ext.test_extension import run
 from tests.unit.kernel_ext.test_topo_edit import BUILD, CONFIG, cluster, shell  # noqa: F401 - fixtures
 
@@ -212,7 +212,7 @@ def test_nothing_of_a_button_is_printed_by_its_thread() -> None:
 
 
 def test_a_store_that_cannot_be_counted_leaves_the_side_panel_the_rest(shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
-    from kstreams_repl.session.views.store_view import StoreView
+    from kstreams_repl.repl.session.views.store_view import StoreView
 
     def damaged(store: StoreView) -> int:
         raise StateStoreError("a page does not fit its checksum")

@@ -10,11 +10,11 @@ import pytest
 
 from kernel_ext import progress_bar
 from kernel_ext.progress_bar import ProgressBar
-from kstreams_repl.batch.completion import RunProgress
-from kstreams_repl.session.application import batch_run
-from kstreams_repl.session.application.batch_run import _Progress
-from kstreams_repl.session.progress_messages import default_report, progress_view, report_to, to_stderr
-from kstreams_repl.types import TopicPartition
+from kstreams_repl.host.batch.completion import RunProgress
+from kstreams_repl.repl.session.application import batch_run
+from kstreams_repl.repl.session.application.batch_run import _Progress
+from kstreams_repl.repl.session.progress_messages import default_report, progress_view, report_to, to_stderr
+from kstreams_repl.system.types import TopicPartition
 
 A, B = TopicPartition("flights", 0), TopicPartition("flights", 1)
 BETWEEN = TopicPartition("daily-by-origin-repartition", 0)

@@ -14,7 +14,7 @@ from IPython.core.error import UsageError
 import kstreams_repl as ks
 from kernel_ext.completion import NameMatcher
 from kernel_ext.query_magic import QueryMagics
-from kstreams_repl.errors import KStreamsError
+from kstreams_repl.system.errors import KStreamsError
 from tests.queried import State
 
 WINDOW = {"window_size_ms": 10, "retention_ms": 1000}

@@ -12,13 +12,13 @@ from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
 from kernel_ext.node_edits import edit_text
-from kstreams_repl.kafka.admin import NewTopicSpec
-from kstreams_repl.session.application.edit import EditPlan
-from kstreams_repl.session.source import source_slice
-from kstreams_repl.session.source.cell_history import CellHistory
-from kstreams_repl.types import TopicPartition
+from kstreams_repl.host.kafka.admin import NewTopicSpec
+from kstreams_repl.repl.session.application.edit import EditPlan
+from kstreams_repl.repl.session.source import source_slice
+from kstreams_repl.repl.session.source.cell_history import CellHistory
+from kstreams_repl.system.types import TopicPartition
 from tests.unit.kernel_ext.test_extension import new_shell, run
-from tests.unit.session.small_cluster import PARTITIONS, SmallCluster, SmallSession, partition_of
+from tests.unit.repl.session.small_cluster import PARTITIONS, SmallCluster, SmallSession, partition_of
 
 BEGIN = """
 import kstreams_repl
@@ -44,7 +44,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> SmallCluster:
 @pytest.fixture
 def shell(cluster: SmallCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[InteractiveShell]:
     fresh = CellHistory()
-    for module in ("kstreams_repl.session.source.source_slice", "kernel_ext.cell_tracker", "kernel_ext.magics"):
+    for module in ("kstreams_repl.repl.session.source.source_slice", "kernel_ext.cell_tracker", "kernel_ext.magics"):
         monkeypatch.setattr(f"{module}.history", fresh)
     shell = new_shell()
     run(shell, "%load_ext kstreams_repl")

@@ -1,0 +1,1 @@
+"""The DSL's graph: built by calls, optimised, written to a topology."""

@@ -1,0 +1,1 @@
+"""Groupings, windows and their aggregates."""

@@ -1,0 +1,202 @@
+"""Aggregates of a table that is regrouped by another key: `count`, `reduce`, `aggregate`.
+
+They need two functions, one to add a value and one to subtract it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Generic
+
+from kstreams_repl.engine import serdes
+from kstreams_repl.engine.dsl.graph.call_log import BuildLog, logged
+from kstreams_repl.engine.dsl.graph.graph_nodes import GraphNode, OperatorGraphNode, RepartitionGraphNode
+from kstreams_repl.engine.dsl.graph.store_plans import table_store
+from kstreams_repl.engine.dsl.options import Materialized, materialized, with_value_serde
+from kstreams_repl.engine.dsl.streams.stream_base import AbstractStream, TableT, check_callable, first_known
+from kstreams_repl.engine.dsl.tables.table_sources import AggregateState, stored
+from kstreams_repl.engine.operators.aggregates.aggregators import count_one, uncount_one, zero
+from kstreams_repl.engine.operators.aggregates.table_aggregate import TableAggregate, TableReduce
+from kstreams_repl.engine.serdes.change import change
+from kstreams_repl.engine.topology.names import REPARTITION_SUFFIX, validate_name
+from kstreams_repl.system.durations import Millis
+
+AGGREGATE = "KTABLE-AGGREGATE-"
+REDUCE = "KTABLE-REDUCE-"
+
+
+class GroupedTable(AbstractStream, Generic[TableT]):
+    """The aggregates of `KGroupedTable`; always downstream of a repartition topic that carries new and old values."""
+
+    _table_type: type[TableT]
+
+    def __init__(
+        self,
+        log: BuildLog,
+        name: str,
+        key_serde: Any,
+        value_serde: Any,
+        sources: frozenset[str],
+        node: GraphNode,
+        *,
+        topic_name: str | None,
+    ) -> None:
+        super().__init__(log, name, key_serde, value_serde, sources, node)
+        self._topic_name = topic_name
+        self._repartition_node: RepartitionGraphNode | None = None
+
+    @logged
+    def count(
+        self,
+        *,
+        store: str | Materialized | None = None,
+        name: str | None = None,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        caching: bool | None = None,
+        logging: bool | None = None,
+        history: Millis | None = None,
+        persistent: bool | None = None,
+        topic_config: Mapping[str, str] | None = None,
+    ) -> TableT:
+        """Count the rows of each group.
+
+        Args:
+            store: name of the store, for queries; or a `Materialized`.
+            name: name of the node.
+            key_serde, value_serde, caching, logging, history, persistent, topic_config: options of the table's store, as in
+                `Materialized`; None = its default.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> prices = builder.table("prices", key_serde="string", value_serde="double")
+            >>> grouped = prices.group_by(lambda product, price: (product[:1], price))
+            >>> products = grouped.count()
+        """
+        given = materialized(
+            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, history=history,
+            persistent=persistent, topic_config=topic_config,
+        )
+        options = with_value_serde(given, serdes.long)
+
+        def make(store_name: str) -> TableAggregate:
+            return TableAggregate(store_name, zero, count_one, uncount_one, versioned=options.versioned)
+
+        return self._table(make, options, AGGREGATE, name)
+
+    @logged
+    def reduce(
+        self,
+        adder: Callable[[Any, Any], Any],
+        subtractor: Callable[[Any, Any], Any],
+        *,
+        store: str | Materialized | None = None,
+        name: str | None = None,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        caching: bool | None = None,
+        logging: bool | None = None,
+        history: Millis | None = None,
+        persistent: bool | None = None,
+        topic_config: Mapping[str, str] | None = None,
+    ) -> TableT:
+        """Fold the values of each group: `adder(aggregate, value)` adds one, `subtractor(aggregate, value)` subtracts one.
+
+        A group's first value is its first aggregate. Keyword arguments as for `count`.
+
+        Raises:
+            TopologyError: a function is not callable.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> prices = builder.table("prices", key_serde="string", value_serde="double")
+            >>> grouped = prices.group_by(lambda product, price: (product[:1], price))
+            >>> total = grouped.reduce(lambda total, price: total + price, lambda total, price: total - price)
+        """
+        check_callable(adder, "adder", "reduce")
+        check_callable(subtractor, "subtractor", "reduce")
+        given = materialized(
+            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, history=history,
+            persistent=persistent, topic_config=topic_config,
+        )
+        options = with_value_serde(given, self.value_serde)
+        return self._table(
+            lambda store_name: TableReduce(store_name, adder, subtractor, versioned=options.versioned), options, REDUCE, name
+        )
+
+    @logged
+    def aggregate(
+        self,
+        initializer: Callable[[], Any],
+        adder: Callable[[Any, Any, Any], Any],
+        subtractor: Callable[[Any, Any, Any], Any],
+        *,
+        store: str | Materialized | None = None,
+        name: str | None = None,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        caching: bool | None = None,
+        logging: bool | None = None,
+        history: Millis | None = None,
+        persistent: bool | None = None,
+        topic_config: Mapping[str, str] | None = None,
+    ) -> TableT:
+        """Fold the values of each group: `adder(key, value, aggregate)` and `subtractor(key, value, aggregate)`, from
+        `initializer()`.
+
+        Keyword arguments as for `count`; `value_serde=` is that of the aggregate (None = the application's default).
+
+        Raises:
+            TopologyError: a function is not callable.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> prices = builder.table("prices", key_serde="string", value_serde="double")
+            >>> grouped = prices.group_by(lambda product, price: (product[:1], price))
+            >>> total = grouped.aggregate(
+            ...     lambda: 0.0, lambda key, price, total: total + price, lambda key, price, total: total - price, value_serde="double")
+        """
+        check_callable(initializer, "initializer", "aggregate")
+        check_callable(adder, "adder", "aggregate")
+        check_callable(subtractor, "subtractor", "aggregate")
+        options = materialized(
+            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, history=history,
+            persistent=persistent, topic_config=topic_config,
+        ) or Materialized()
+        return self._table(
+            lambda store_name: TableAggregate(store_name, initializer, adder, subtractor, versioned=options.versioned),
+            options,
+            AGGREGATE,
+            name,
+        )
+
+    def _table(self, make: Callable[[str], Any], options: Materialized, prefix: str, name: str | None) -> TableT:
+        graph = self._graph
+        # the store of every kind of aggregate has the prefix of aggregates
+        store_name = options.name if options.name is not None else graph.new_store_name(AGGREGATE)
+        sink = graph.suffix_or_generate(name, "-sink", "KSTREAM-SINK-")
+        source = graph.suffix_or_generate(name, "-source", "KSTREAM-SOURCE-")
+        node_name = graph.name_or_generate(name, prefix)
+        if self._repartition_node is None or self._topic_name is None:
+            self._repartition_node = RepartitionGraphNode(
+                graph.here(),
+                source_name=source,
+                sink_name=sink,
+                topic=validate_name((store_name if self._topic_name is None else self._topic_name) + REPARTITION_SUFFIX, "topic"),
+                key_serde=self.key_serde,
+                value_serde=change(self.value_serde),
+            )
+        repartition = self._repartition_node
+        graph.add(self._node, repartition)
+        key = first_known(options.key_serde, self.key_serde)
+        operator = make(store_name)
+        node = OperatorGraphNode(
+            node_name, graph.here(), operator, store=table_store(options, store_name, key, options.value_serde)
+        )
+        node.output_versioned = options.versioned
+        graph.add(repartition, node)
+        state = AggregateState((operator,), stored(store_name, options.versioned))
+        return self._table_type(self._log, node_name, key, options.value_serde, frozenset((repartition.name,)), node, state, options.name)

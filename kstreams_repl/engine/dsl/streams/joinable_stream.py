@@ -1,0 +1,282 @@
+"""Joins of a stream: `join`, `left_join`, `outer_join`. The arguments of a join depend on the other side, as the overloads show.
+
+`stream_joins` builds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, Self, TypeVar, overload
+
+from kstreams_repl.engine.dsl.graph.call_log import logged
+from kstreams_repl.engine.dsl.groupings.windows import JoinWindows
+from kstreams_repl.engine.dsl.streams import stream_joins
+from kstreams_repl.engine.dsl.streams.batch_operators import BatchOperators
+from kstreams_repl.engine.dsl.streams.stream_base import AbstractTable, check_kind
+from kstreams_repl.engine.dsl.tables.global_ktable import GlobalKTable
+from kstreams_repl.system.durations import Millis, as_millis
+
+Joiner = Callable[..., Any]
+StreamT = TypeVar("StreamT", bound="JoinableStream")
+
+
+class JoinableStream(BatchOperators):
+    """The joins of `KStream`."""
+
+    @overload
+    def join(
+        self, other: Self, joiner: Joiner, windows: JoinWindows, *, with_key: bool = False, name: str | None = None,
+        store: str | None = None, key_serde: Any = None, value_serde: Any = None, other_value_serde: Any = None,
+        logging: bool | None = None, persistent: bool | None = None,
+    ) -> Self: ...
+    @overload
+    def join(
+        self, other: AbstractTable, joiner: Joiner, *, with_key: bool = False, name: str | None = None, grace: Millis | None = None,
+        key_serde: Any = None, value_serde: Any = None,
+    ) -> Self: ...
+    @overload
+    def join(
+        self, other: GlobalKTable, joiner: Joiner, *, key: Callable[[Any, Any], Any], with_key: bool = False, name: str | None = None
+    ) -> Self: ...
+    @logged
+    def join(
+        self,
+        other: Self | AbstractTable | GlobalKTable,
+        joiner: Joiner,
+        windows: JoinWindows | None = None,
+        *,
+        with_key: bool = False,
+        name: str | None = None,
+        key: Callable[[Any, Any], Any] | None = None,
+        grace: Millis | None = None,
+        store: str | None = None,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        other_value_serde: Any = None,
+        logging: bool | None = None,
+        persistent: bool | None = None,
+    ) -> Self:
+        """Inner join with a stream (give `windows`), a table, or a global table (give `key=`).
+
+        A stream's record joins the other stream's records with its key that lie within `windows`; both need a key and a value. A
+        table provides the current row of the record's key, or with `grace=` the row as of the record's time. A global table
+        provides the row of `key(key, value)`.
+
+        Args:
+            other: a stream, a table or a global table.
+            joiner: (value, other value) -> value, or (key, value, other value) -> value with `with_key=True`.
+            windows: streams only: maximum time difference of joined records.
+            with_key: whether `joiner` takes the key too.
+            name: name of the node; None = generated.
+            key: global tables only: (key, value) -> the global table's key.
+            grace: tables only: how long a record waits for the table to reach its time (ms, timedelta or "30 s"); the table must be
+                versioned. None = join at once.
+            store: streams only: prefix of the names of the join's stores; None = generated.
+            key_serde, value_serde: streams and tables: serdes of the stores and repartition topics; None = those of the streams.
+            other_value_serde: streams only: serde of the other stream's values; None = its own.
+            logging: streams only: whether the stores have changelogs; None = yes.
+            persistent: streams only: True on disk, False in memory; None = the application's ``default.dsl.store`` decides.
+
+        Raises:
+            TopologyError: no windows between streams, or a keyword argument that this kind of join does not have.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
+            >>> names = builder.table("names", key_serde="string", value_serde="string")
+            >>> named = words.join(names, lambda word, name: f"{name}: {word}")
+        """
+        return stream_joins.join(
+            self, other, joiner, windows, "inner", with_key=with_key, name=name, key=key, grace=grace, store=store, key_serde=key_serde,
+            value_serde=value_serde, other_value_serde=other_value_serde, logging=logging, persistent=persistent,
+        )
+
+    @overload
+    def left_join(
+        self, other: Self, joiner: Joiner, windows: JoinWindows, *, with_key: bool = False, name: str | None = None,
+        store: str | None = None, key_serde: Any = None, value_serde: Any = None, other_value_serde: Any = None,
+        logging: bool | None = None, persistent: bool | None = None,
+    ) -> Self: ...
+    @overload
+    def left_join(
+        self, other: AbstractTable, joiner: Joiner, *, with_key: bool = False, name: str | None = None, grace: Millis | None = None,
+        key_serde: Any = None, value_serde: Any = None,
+    ) -> Self: ...
+    @overload
+    def left_join(
+        self, other: GlobalKTable, joiner: Joiner, *, key: Callable[[Any, Any], Any], with_key: bool = False, name: str | None = None
+    ) -> Self: ...
+    @logged
+    def left_join(
+        self,
+        other: Self | AbstractTable | GlobalKTable,
+        joiner: Joiner,
+        windows: JoinWindows | None = None,
+        *,
+        with_key: bool = False,
+        name: str | None = None,
+        key: Callable[[Any, Any], Any] | None = None,
+        grace: Millis | None = None,
+        store: str | None = None,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        other_value_serde: Any = None,
+        logging: bool | None = None,
+        persistent: bool | None = None,
+    ) -> Self:
+        """Join as `join` does, and join a record without a match with None; with a stream once the window has closed.
+
+        Args and errors as for `join`.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
+            >>> others = builder.stream("others", key_serde="string", value_serde="string")
+            >>> pairs = words.left_join(others, lambda word, other: (word, other), ks.JoinWindows.of_time_difference(5_000))
+        """
+        return stream_joins.join(
+            self, other, joiner, windows, "left", with_key=with_key, name=name, key=key, grace=grace, store=store, key_serde=key_serde,
+            value_serde=value_serde, other_value_serde=other_value_serde, logging=logging, persistent=persistent,
+        )
+
+    @logged
+    def outer_join(
+        self,
+        other: Self,
+        joiner: Joiner,
+        windows: JoinWindows | None = None,
+        *,
+        with_key: bool = False,
+        name: str | None = None,
+        store: str | None = None,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        other_value_serde: Any = None,
+        logging: bool | None = None,
+        persistent: bool | None = None,
+    ) -> Self:
+        """Join with a stream as `join` does, and join unmatched records of either side with None once their window has closed.
+
+        Args and errors as for `join`.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
+            >>> others = builder.stream("others", key_serde="string", value_serde="string")
+            >>> pairs = words.outer_join(others, lambda word, other: (word, other), ks.JoinWindows.of_time_difference(5_000))
+        """
+        return stream_joins.join(
+            self, other, joiner, windows, "outer", with_key=with_key, name=name, store=store, key_serde=key_serde,
+            value_serde=value_serde, other_value_serde=other_value_serde, logging=logging, persistent=persistent,
+        )
+
+    @logged
+    def _join_prior(self, other: Self, joiner: Joiner, windows: JoinWindows, **options: Any) -> Self:
+        """Join with earlier records only (KIP-28); see `KStreamWindowed.join_prior`."""
+        return stream_joins.join(self, other, joiner, windows, "inner", prior=True, **options)
+
+    def with_(self, window: JoinWindows | Millis) -> KStreamWindowed[Self]:
+        """Return KIP-28's windowed stream: `left.with_(window).join(right.with_(window), joiner)`.
+
+        Args:
+            window: how long its records can be joined: `JoinWindows`, ms, a timedelta or "30 s".
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> words = builder.stream("words", key_serde="string", value_serde="string")
+            >>> windowed = words.with_(ks.JoinWindows.of_time_difference(5_000))
+        """
+        return KStreamWindowed(self, window)
+
+
+class KStreamWindowed(Generic[StreamT]):
+    """A stream whose records can be joined within a window: `left.with_(60_000).join(right.with_(60_000), joiner)`.
+
+    All other methods of a stream are available through it: `windowed.filter(...)`.
+    """
+
+    def __init__(self, stream: StreamT, window: JoinWindows | Millis) -> None:
+        self.stream = stream
+        if isinstance(window, JoinWindows):
+            self._keep_ms, self._grace_ms = window.before_ms, window.grace_ms
+        else:
+            self._keep_ms, self._grace_ms = as_millis(window, "window"), 0
+
+    def join(
+        self,
+        other: KStreamWindowed[StreamT],
+        joiner: Callable[..., Any],
+        *,
+        with_key: bool = False,
+        name: str | None = None,
+        store: str | None = None,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        other_value_serde: Any = None,
+        logging: bool | None = None,
+        persistent: bool | None = None,
+    ) -> StreamT:
+        """Join each record of either stream with the other's records of its key that are within their windows.
+
+        Args:
+            other: the other windowed stream.
+            joiner: (value, other value) -> value.
+            with_key, name, store, key_serde, value_serde, other_value_serde, logging, persistent: as for `KStream.join` with a stream.
+
+        Example:
+            >>> from kstreams_repl.engine.dsl import kip28
+            >>> builder = kip28.KStreamBuilder()
+            >>> left = builder.from_("left", key_serde="string", value_serde="string").with_(60_000)
+            >>> right = builder.from_("right", key_serde="string", value_serde="string").with_(60_000)
+            >>> left.join(right, lambda one, other: one + other).to("both", value_serde="string")
+        """
+        return self.stream.join(
+            other.stream, joiner, self._windows(other), with_key=with_key, name=name, store=store, key_serde=key_serde,
+            value_serde=value_serde, other_value_serde=other_value_serde, logging=logging, persistent=persistent,
+        )
+
+    def join_prior(
+        self,
+        other: KStreamWindowed[StreamT],
+        joiner: Callable[..., Any],
+        *,
+        with_key: bool = False,
+        name: str | None = None,
+        store: str | None = None,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        other_value_serde: Any = None,
+        logging: bool | None = None,
+        persistent: bool | None = None,
+    ) -> StreamT:
+        """Join as `join` does, but only with records of the other stream that have an *older timestamp* than the record's own.
+
+        A late record does not join newer records that arrived before it. Args as for `join`.
+
+        Example:
+            >>> from kstreams_repl.engine.dsl import kip28
+            >>> builder = kip28.KStreamBuilder()
+            >>> left = builder.from_("left", key_serde="string", value_serde="string").with_(60_000)
+            >>> right = builder.from_("right", key_serde="string", value_serde="string").with_(60_000)
+            >>> left.join_prior(right, lambda one, other: one + other).to("later", value_serde="string")
+        """
+        return self.stream._join_prior(
+            other.stream, joiner, self._windows(other), with_key=with_key, name=name, store=store, key_serde=key_serde,
+            value_serde=value_serde, other_value_serde=other_value_serde, logging=logging, persistent=persistent,
+        )
+
+    def _windows(self, other: KStreamWindowed[StreamT]) -> JoinWindows:
+        check_kind(other, KStreamWindowed, "join of windowed streams")
+        return JoinWindows(other._keep_ms, self._keep_ms, max(self._grace_ms, other._grace_ms))
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "stream":
+            raise AttributeError(name)
+        return getattr(self.stream, name)
+
+    def __repr__(self) -> str:
+        return f"KStreamWindowed({self.stream.name}, {self._keep_ms} ms)"

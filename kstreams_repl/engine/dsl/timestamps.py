@@ -1,0 +1,53 @@
+"""Predefined timestamp extractors: `stream("topic", timestamp_extractor=use_partition_time)`.
+
+An extractor is a function `(record, partition_time) -> ms`; a negative result drops the record and counts it. Without an
+extractor the record's own timestamp is used, and a negative one is an error.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from kstreams_repl.system.errors import StreamsProcessingError
+
+
+def fail_on_invalid_timestamp(record: Any, partition_time: int) -> int:
+    """Return the record's own timestamp.
+
+    Raises:
+        StreamsProcessingError: the timestamp is negative.
+    """
+    timestamp: int = record.timestamp
+    if timestamp < 0:
+        raise StreamsProcessingError(
+            f"a record's timestamp must be >= 0, got {timestamp}",
+            hint="use another timestamp_extractor, for example log_and_skip_on_invalid_timestamp",
+        )
+    return timestamp
+
+
+def log_and_skip_on_invalid_timestamp(record: Any, partition_time: int) -> int:
+    """Return the record's own timestamp; records with a negative one are dropped and counted."""
+    return int(record.timestamp)
+
+
+def use_partition_time_on_invalid_timestamp(record: Any, partition_time: int) -> int:
+    """Return the record's own timestamp, or the partition time instead of a negative one.
+
+    Raises:
+        StreamsProcessingError: the partition time is not known yet.
+    """
+    if record.timestamp >= 0:
+        return int(record.timestamp)
+    if partition_time < 0:
+        raise StreamsProcessingError(
+            "the first record of a partition has no valid timestamp, so there is no partition time to use",
+            hint="use another timestamp_extractor for this topic",
+        )
+    return partition_time
+
+
+def wall_clock_timestamp(record: Any, partition_time: int) -> int:
+    """Return the time at which the record is read."""
+    return int(datetime.now(UTC).timestamp() * 1000)

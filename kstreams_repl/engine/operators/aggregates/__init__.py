@@ -1,0 +1,1 @@
+"""Aggregates by key, window and session."""

@@ -1,0 +1,51 @@
+"""The aggregators of `count` and `reduce`, for streams, windows and tables. Kernels inline them (`engine.operators.kernel`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kstreams_repl.engine.operators.kernel import inlined
+
+Aggregator = Callable[[Any, Any, Any], Any]
+"""(key, value, aggregate) -> aggregate"""
+
+
+@inlined
+def zero() -> int:
+    """Return the initial value of a count."""
+    return 0
+
+
+@inlined
+def nothing() -> None:
+    """Return None, the initial value of a reduce: there is no aggregate yet."""
+    return None
+
+
+@inlined
+def count_one(key: Any, value: Any, count: int) -> int:
+    """Count a record; in windows a None value counts too."""
+    return count + 1
+
+
+@inlined
+def uncount_one(key: Any, value: Any, count: int) -> int:
+    """Remove a table's row from the count of its group."""
+    return count - 1
+
+
+@inlined
+def add_counts(key: Any, one: int, other: int) -> int:
+    """Return the count of two merged sessions."""
+    return one + other
+
+
+def reducing(reducer: Callable[[Any, Any], Any]) -> Aggregator:
+    """Return an aggregator whose first value is its first aggregate."""
+
+    @inlined
+    def aggregate(key: Any, value: Any, so_far: Any) -> Any:
+        return value if so_far is None else reducer(so_far, value)
+
+    return aggregate

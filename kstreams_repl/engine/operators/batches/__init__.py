@@ -1,0 +1,1 @@
+"""Operators that take many records at once: `map_batches` and `sql`."""

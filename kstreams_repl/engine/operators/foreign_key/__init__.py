@@ -1,0 +1,1 @@
+"""Both sides of a foreign-key join."""

@@ -1,0 +1,37 @@
+"""Keep the records for which a predicate is true (or false). Kafka Streams' `KStreamFilter`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kstreams_repl.engine.operators.base import NodeContext, Operator, Process
+from kstreams_repl.engine.operators.kernel import kernel
+from kstreams_repl.system.types import Headers
+
+
+@dataclass(slots=True)
+class StreamFilter(Operator):
+    """Forward a record unchanged if `bool(predicate(key, value)) != negate`.
+
+    Also serves as the null-key filter before repartition topics.
+
+    Attributes:
+        predicate: (key, value) -> truth value; also called with None keys and values.
+        negate: True for `filter_not`.
+    """
+
+    word = "filter"
+
+    predicate: Callable[[Any, Any], Any]
+    negate: bool = False
+
+    def build(self, node: NodeContext, forward: Process) -> Process:
+        predicate, negate = self.predicate, self.negate
+
+        def filter_(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            if not predicate(key, value) if negate else predicate(key, value):
+                forward(key, value, timestamp, headers)
+
+        return kernel(node, filter_, calls={"predicate"})

@@ -1,0 +1,1 @@
+"""Nodes that take many records at once."""

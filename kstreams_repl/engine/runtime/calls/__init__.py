@@ -1,0 +1,1 @@
+"""Asynchronous nodes and threads of one task."""

@@ -1,0 +1,1 @@
+"""A sub-topology compiled into callables and generated loops."""

@@ -1,0 +1,1 @@
+"""Sources, sinks and what is said of nodes: handlers, counts, errors of user code."""

@@ -1,0 +1,1 @@
+"""The queues of a task and the choice of the next record."""

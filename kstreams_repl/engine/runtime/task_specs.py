@@ -1,0 +1,47 @@
+"""The tasks of a topology whose topics have these numbers of partitions."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.engine.runtime.task import TaskSpec
+from kstreams_repl.engine.topology.nodes import SourceNode
+from kstreams_repl.engine.topology.partitions import ResolvedTopology
+from kstreams_repl.engine.topology.subtopologies import Subtopology
+from kstreams_repl.system.errors import TopologyError
+from kstreams_repl.system.types import TaskId, TopicPartition
+
+
+def task_specs(topology: Any, application_id: str, config: StreamsConfig, resolved: ResolvedTopology) -> dict[TaskId, TaskSpec]:
+    """Return the description of each task.
+
+    Args:
+        resolved: which partitions each task reads.
+    """
+    internal = frozenset(topology.internal_topics)
+    parts = {part.id: part for part in topology.subtopologies() if not part.global_}
+    return {
+        task: TaskSpec(
+            application_id,
+            parts[task.subtopology],
+            task,
+            {at: _source_of(parts[task.subtopology], at, application_id, internal) for at in partitions},
+            config,
+            internal,
+        )
+        for task, partitions in resolved.tasks.items()
+    }
+
+
+def _source_of(part: Subtopology, at: TopicPartition, application_id: str, internal: frozenset[str]) -> str:
+    """Return the source node that reads a topic, given its name on the broker."""
+    logical = at.topic.removeprefix(f"{application_id}-")
+    for node in part.nodes:
+        if isinstance(node, SourceNode) and (at.topic in node.topics or (logical in internal and logical in node.topics)):
+            return node.name
+    for node in part.nodes:
+        if isinstance(node, SourceNode) and node.pattern is not None and re.fullmatch(node.pattern, at.topic):
+            return node.name
+    raise TopologyError(f"no source of sub-topology {part.id} reads {at.topic}", topic=at.topic)

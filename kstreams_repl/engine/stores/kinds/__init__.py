@@ -1,0 +1,1 @@
+"""The stores as a processor uses them: key-value, window, session, versioned, buffers."""

@@ -1,0 +1,1 @@
+"""The layers below a typed store: objects over rows, rows over physical keys."""

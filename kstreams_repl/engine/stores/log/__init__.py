@@ -1,0 +1,1 @@
+"""The changelog of a store: writes, restore, serdes."""

@@ -1,0 +1,1 @@
+"""Instances from epoch to epoch: kept, handed over, ended."""

@@ -1,0 +1,30 @@
+"""An error as a report carries it, from an instance to its driver."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kstreams_repl.system.errors import KStreamsError
+
+
+def failure_of(error: BaseException) -> dict[str, Any]:
+    """Return an error as a report carries it: class, text, the user's line and coordinates, all as plain values."""
+    import traceback
+
+    fields: dict[str, Any] = {}
+    if isinstance(error, KStreamsError):
+        fields = {name: _plain(value) for name, value in error.fields.items()}
+    return {
+        "error": type(error).__name__,
+        "message": error.message if isinstance(error, KStreamsError) else str(error),
+        "hint": error.hint if isinstance(error, KStreamsError) else None,
+        "fields": fields,
+        "trace": "".join(traceback.format_exception(error)),
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Return text and numbers unchanged, a tuple of them (the user's source line) as a list, and any other value as text."""
+    if isinstance(value, tuple) and all(isinstance(part, (str, int)) for part in value):
+        return list(value)
+    return value if isinstance(value, (str, int)) else str(value)

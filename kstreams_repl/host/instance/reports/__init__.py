@@ -1,0 +1,1 @@
+"""What an instance reports of itself."""

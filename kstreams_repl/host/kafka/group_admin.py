@@ -1,0 +1,185 @@
+"""Consumer groups and their committed offsets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as ClientTopicPartition
+
+from kstreams_repl.host.kafka.admin_calls import AdminCalls
+from kstreams_repl.host.kafka.clients import Isolation, make_consumer
+from kstreams_repl.host.kafka.exact_metadata import fetch_offsets
+from kstreams_repl.host.kafka.failures import error_of, translate
+from kstreams_repl.system.types import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """A group's committed offset in one partition, and its metadata."""
+
+    offset: int
+    metadata: str = ""
+
+
+def committed_by(
+    consumer: Consumer, partitions: Sequence[TopicPartition], *, seconds: float, bootstrap_servers: str | None = None
+) -> dict[TopicPartition, CommittedOffset]:
+    """Return what the consumer's own group has committed, without partitions that have no commit. Under read_committed it waits for
+    open transactions.
+
+    Args:
+        seconds: how long to wait in total.
+
+    Raises:
+        BrokerUnavailableError: no answer in time, or the offsets stay part of an open transaction.
+    """
+    if not partitions:
+        return {}
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            answer = fetch_offsets(consumer, partitions, seconds)
+            break
+        except KafkaException as error:
+            inside = error_of(error)
+            if inside is None or inside.code() not in _NOT_YET or time.monotonic() > deadline:
+                raise translate(error, "reading committed offsets", bootstrap_servers=bootstrap_servers) from error
+            time.sleep(0.05)
+    found = {}
+    for result in answer:
+        at = result.partition
+        if result.error is not None:
+            raise translate(result.error, "reading committed offsets", topic=at.topic, bootstrap_servers=bootstrap_servers)
+        if result.offset >= 0:
+            # Metadata written up to release 0.1 ends in a zero byte.
+            found[at] = CommittedOffset(result.offset, result.metadata.rstrip(b"\0").decode("utf-8", "replace"))
+    return found
+
+
+_NOT_YET = (
+    KafkaError.UNSTABLE_OFFSET_COMMIT,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+)
+
+
+class GroupAdmin(AdminCalls):
+    """The calls of `Admin` on groups."""
+
+    def committed_offsets(
+        self, group: str, partitions: Sequence[TopicPartition] | None = None, *, stable: bool = True
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """Return what a group has committed, without partitions that have no commit.
+
+        Args:
+            group: name of the group; that of an application is its application.id.
+            partitions: partitions to read; None: those of all topics.
+            stable: whether to wait for offsets that are part of an open transaction (``require_stable``), so that after fencing the
+                result is what was really committed. A running application always has an open transaction: False returns the last
+                committed offsets without waiting.
+
+        Raises:
+            BrokerUnavailableError: no answer in time, or the offsets stay part of an open transaction.
+
+        Example:
+            >>> from kstreams_repl import TopicPartition
+            >>> session.admin.commit_offsets("reports", {TopicPartition("words", 0): 1})
+            >>> session.admin.committed_offsets("reports")[TopicPartition("words", 0)].offset
+            1
+        """
+        if partitions is None:
+            partitions = [TopicPartition(name, number) for name, count in self.topics().items() for number in range(count)]
+        # With a consumer: the client library's admin call crashes the process when the group's coordinator is not ready
+        # (its retry needs a consumer's group handle, which an admin client does not have).
+        isolation: Isolation = "read_committed" if stable else "read_uncommitted"
+        consumer = make_consumer(self.settings, group_id=group, isolation=isolation, events=self._events)
+        try:
+            return committed_by(
+                consumer, partitions, seconds=self._seconds, bootstrap_servers=self.settings.bootstrap_servers
+            )
+        finally:
+            consumer.close()
+
+    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit offsets for a group without members: the start offsets of an application that has never run.
+
+        Args:
+            group: name of the group.
+            offsets: the offset of the next record to read, by partition.
+
+        Raises:
+            BrokerUnavailableError, KStreamsError: the broker rejected them, for example because the group has a member.
+
+        Example:
+            >>> from kstreams_repl import TopicPartition
+            >>> session.admin.commit_offsets("reports", {TopicPartition("words", 0): 1})
+        """
+        if not offsets:
+            return
+        consumer = make_consumer(self.settings, group_id=group, isolation="read_committed", events=self._events)
+        try:
+            wanted = [ClientTopicPartition(at.topic, at.partition, offset) for at, offset in offsets.items()]
+            done = self._call(f"committing offsets of {group}", lambda: consumer.commit(offsets=wanted, asynchronous=False))
+            for partition in done or ():
+                if partition.error is not None:
+                    raise self._translated(partition.error, f"committing offsets of {group}", topic=partition.topic)
+        finally:
+            consumer.close()
+
+    def groups(self) -> tuple[str, ...]:
+        """Return the names of all consumer groups.
+
+        Raises:
+            BrokerUnavailableError: a broker did not list its groups because it is down or has just started; the list would be
+                incomplete.
+
+        Example:
+            >>> from kstreams_repl import TopicPartition
+            >>> session.admin.commit_offsets("reports", {TopicPartition("words", 0): 1})
+            >>> "reports" in session.admin.groups()
+            True
+        """
+        deadline = time.monotonic() + self._seconds
+        while True:
+            listed = self._result(self._client.list_consumer_groups(request_timeout=self._seconds), "listing groups")
+            if not listed.errors:
+                break
+            inside = error_of(listed.errors[0])
+            if inside is None or inside.code() not in _NOT_YET or time.monotonic() > deadline:
+                raise self._translated(listed.errors[0], "listing groups")
+            time.sleep(0.05)
+        return tuple(sorted(group.group_id for group in listed.valid))
+
+    def delete_groups(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Delete groups and their committed offsets.
+
+        Returns:
+            The names of those that existed.
+
+        Raises:
+            KStreamsError: a group has members.
+            BrokerUnavailableError: no answer in time.
+
+        Example:
+            >>> from kstreams_repl import TopicPartition
+            >>> session.admin.commit_offsets("old-reports", {TopicPartition("words", 0): 1})
+            >>> session.admin.delete_groups(["old-reports", "no-such-group"])
+            ('old-reports',)
+        """
+        wanted = list(dict.fromkeys(names))
+        if not wanted:
+            return ()
+        gone = []
+        for name, future in self._client.delete_consumer_groups(wanted, request_timeout=self._seconds).items():
+            try:
+                self._in_time(future, f"deleting the group {name!r}")
+                gone.append(name)
+            except KafkaException as error:
+                inside = error_of(error)
+                if inside is None or inside.code() != KafkaError.GROUP_ID_NOT_FOUND:
+                    raise self._translated(error, f"deleting the group {name!r}") from error
+        return tuple(gone)

@@ -1,0 +1,121 @@
+"""Spark's task slots: how many there are, and which applications have reserved them.
+
+A driver reserves the slots of all instances before it starts a query: Spark would queue an instance without a slot forever, because an
+epoch does not end by itself.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from kstreams_repl.system.errors import DeployError
+
+USER_SLOTS = 2
+"""Number of slots kept free for the user's own Spark jobs."""
+_EXECUTOR_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Reservation:
+    name: str
+    slots: int
+
+
+_lock = threading.Lock()
+_reservations: dict[object, _Reservation] = {}
+"""By holder, because two reservations of one application can overlap: after a takeover the first driver may not know of it yet."""
+
+
+def is_cluster(session: Any) -> bool:
+    """Return whether instances run in executors apart from the driver: on any master but ``local`` and ``local[...]``."""
+    return is_cluster_address(session.sparkContext.master)
+
+
+def is_cluster_address(master: str) -> bool:
+    """Return the same for a master's address."""
+    return re.match(r"local(\[|$)", master) is None
+
+
+def is_used() -> bool:
+    """Return whether an application holds slots."""
+    with _lock:
+        return bool(_reservations)
+
+
+def total_slots(session: Any) -> int:
+    """Return how many tasks may run at once: N of ``local[N]``, else the slots of all registered executors."""
+    context = session.sparkContext
+    found = re.match(r"local\[(\d+)", context.master)
+    if found:
+        return int(found.group(1))
+    inner = context._jsc.sc()
+    there = int(inner.maxNumConcurrentTasks(inner.resourceProfileManager().defaultResourceProfile()))
+    grows = context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true"  # executors are added when tasks wait
+    return max(there, int(context.defaultParallelism)) if grows else there
+
+
+def missing_slots(session: Any) -> int:
+    """Return by how many slots the reserved slots exceed the available ones: > 0 after a cluster has lost executors."""
+    total = total_slots(session)
+    with _lock:
+        return max(0, sum(reservation.slots for reservation in _reservations.values()) - total)
+
+
+def reserve_slots(session: Any, name: str, count: int, holder: object) -> None:
+    """Reserve slots for an application's instances; on a cluster, wait some time for executors that are still starting.
+
+    Args:
+        holder: the object that releases them (`release_slots`). Reservations of another holder for the same application are not counted.
+
+    Raises:
+        DeployError: too few are free; Spark would queue the rest forever, because an epoch does not end by itself.
+    """
+    deadline = time.monotonic() + (_EXECUTOR_SECONDS if is_cluster(session) else 0.0)
+    while time.monotonic() < deadline:
+        with _lock:
+            used = _reserved_by_others(name)
+        if used + count + USER_SLOTS <= total_slots(session):
+            break
+        time.sleep(0.05)
+    with _lock:
+        total = total_slots(session)
+        reserved = USER_SLOTS if total > USER_SLOTS else 0
+        used = _reserved_by_others(name)
+        if not total:
+            raise DeployError(
+                f"{name} needs {count} Spark slots, and no executor of {session.sparkContext.master} has registered within "
+                f"{_EXECUTOR_SECONDS:.0f} s",
+                hint="the cluster is starting, busy, or has no room for an executor of this size (spark.executor.memory, .cores): "
+                "see its master's page; resume() tries again",
+                needed=count,
+                free=0,
+            )
+        if used + count + reserved > total:
+            raise DeployError(
+                f"{name} needs {count} Spark slots and {max(0, total - used - reserved)} are free "
+                f"({total} in all, {used} held by other applications, {reserved} kept for your own Spark jobs)",
+                hint="stop an application, lower num.stream.threads, or start Spark with more slots (more than cores is fine)",
+                needed=count,
+                free=total - used - reserved,
+            )
+        _reservations[holder] = _Reservation(name, count)
+
+
+def _reserved_by_others(name: str) -> int:
+    return sum(reservation.slots for reservation in _reservations.values() if reservation.name != name)
+
+
+def release_slots(holder: object) -> None:
+    """Release the slots of a holder."""
+    with _lock:
+        _reservations.pop(holder, None)
+
+
+def forget_reservations() -> None:
+    """Drop all reservations: Spark has ended."""
+    with _lock:
+        _reservations.clear()

@@ -1,5 +1,0 @@
-"""`python -m kstreams_repl.testing.conformance FILE...`"""
-
-from kstreams_repl.testing.conformance.main import main
-
-main()

@@ -1,0 +1,26 @@
+"""The record collector, as far as it needs no broker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from confluent_kafka import Message
+
+from kstreams_repl.host.instance.failures.rejected_records import RejectedRecords
+from kstreams_repl.host.instance.tasks.record_collector import KafkaRecordCollector
+from kstreams_repl.system.types import TopicPartition
+
+
+class _Producer:
+    def produce(self, *arguments: Any) -> None:
+        raise AssertionError("nothing is sent here")
+
+
+def test_a_record_that_the_broker_had_already_leaves_the_position_where_it_was() -> None:
+    """An idempotent producer that sends a batch again, for its answer was lost, is told that it is there, and not where."""
+    collector = KafkaRecordCollector(_Producer(), count=lambda topic: 2, changelogs=frozenset({"log"}), rejected=RejectedRecords())
+    collector._delivered(None, Message(topic="log", partition=1, offset=41))
+    collector._delivered(None, Message(topic="log", partition=1, offset=-1001))
+    collector._delivered(None, Message(topic="log", partition=0, offset=-1001))
+    assert Message(topic="log", partition=1, offset=-1001).offset() is None
+    assert collector.take_positions() == {TopicPartition("log", 1): 42}

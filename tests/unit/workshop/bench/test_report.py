@@ -1,0 +1,122 @@
+"""docs/benchmarks.md from measured lines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from kstreams_repl.system.errors import KStreamsError
+from workshop.bench.main import BENCHES, main
+from workshop.bench.report import read_lines, render
+
+
+def line(bench: str, case: str, value: float, **fields: Any) -> dict[str, Any]:
+    return {"bench": bench, "case": case, "value": value, "unit": "records/s", **fields}
+
+
+RUN = {"min": 900, "max": 1100, "runs": 3, "records": 5000, "cpu_seconds": 2.5, "peak_rss_mb": 700}
+LINES = [
+    line("machine", "A processor", 2, memory_gb=8, load=[0.5, 1, 2], at="2026-01-02 03:04 UTC", system="Linux", versions={"python": "3"}),
+    line("throughput", "count exactly_once_v2", 1200, **RUN),
+    line("throughput", "count exactly_once_v2 kafka-streams", 400, **RUN),
+    line("throughput", "count exactly_once_v2 ratio", 3, same_output=True),
+    line("control", "pause", 0.1, min=0.05, max=0.2, runs=5),
+]
+
+
+def test_peer_and_ratio_stand_in_the_row_of_their_case() -> None:
+    page = render(LINES)
+    (row,) = [text for text in page.splitlines() if text.startswith("| count exactly_once_v2")]
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells[:7] == ["count exactly_once_v2", "5,000", "3", "1,200 (900-1,100)", "400 (900-1,100)", "3.00", "yes"]
+    assert cells[7:9] == [">= 2.71, same output", "yes"]
+
+
+def test_a_difference_in_the_output_cannot_be_overlooked() -> None:
+    assert "| NO |" in render([*LINES, line("throughput", "count exactly_once_v2 ratio", 3, same_output=False)])
+
+
+def test_targets_stand_behind_the_value_and_a_miss_cannot_be_overlooked() -> None:
+    page = render([*LINES, line("control", "stop", 0.7), line("control", "edit to first record", 0.7)])
+    assert "| case | value | unit | target | met |" in page
+    assert "| pause | 0.1 | records/s | <= 0.3 | yes |" in page
+    assert "| stop | 0.7 | records/s | <= 0.5 | NO |" in page
+    assert "| edit to first record | 0.7 | records/s |  |  |" in page
+
+
+def test_lines_of_before_are_judged_by_todays_targets() -> None:
+    page = render([line("control", "pause", 0.1, target=99.0, met=False), line("control", "withdrawn", 0.1, target="<= 1", met=False)])
+    assert "| <= 0.3 | yes |" in page
+    assert "| withdrawn | 0.1 | records/s |  |  |" in page
+
+
+def test_a_table_of_which_nothing_is_asked_has_no_columns_for_it() -> None:
+    assert "target" not in render([line("engine", "count", 5)]).partition("## Engine alone")[2]
+
+
+def test_a_load_that_is_not_held_cannot_be_overlooked() -> None:
+    page = render([line("lag-trend", "uc1 at 5,000/s", 80.5, held=False, below=50.0), line("lag-trend", "uc1 load held", 2500)])
+    assert "| uc1 at 5,000/s | 80.5 | records/s | NO | 50 |" in page
+    assert "| uc1 load held | 2,500 | records/s |  |  |" in page
+
+
+def test_a_section_names_the_machine_and_the_time_of_its_lines_and_ends_with_its_notes() -> None:
+    other = LINES[0] | {"case": "Another", "at": "2026-01-03 05:00 UTC"}
+    note = {"bench": "control", "note": "A quiet afternoon."}
+    page = render([*LINES, note, other, line("engine", "count", 5), line("control", "stop", 0.1)])
+    throughput, engine = page.partition("## Throughput")[2], page.partition("## Engine alone")[2].partition("## ")[0]
+    control = page.partition("## Control")[2]
+    assert "Measured 2026-01-02 03:04 UTC (load 0.50): A processor, 2 cores, 8 GB, Linux; python 3." in throughput
+    assert "Another" in engine and "A processor" not in engine
+    assert "A processor" in control and "Another" in control
+    assert control.endswith("A quiet afternoon.\n")
+
+
+def test_later_lines_replace_earlier_ones() -> None:
+    page = render([*LINES, line("control", "pause", 0.7)])
+    assert "| pause | 0.7 |" in page
+    assert "| pause | 0.1 |" not in page
+
+
+def test_benches_without_a_text_of_their_own_still_get_a_table() -> None:
+    assert "## other" in render([line("other", "thing", 3)])
+
+
+def test_lines_that_are_no_measurement_are_skipped(tmp_path: Path) -> None:
+    file = tmp_path / "lines.jsonl"
+    note = {"bench": "control", "note": "quiet"}
+    file.write_text("starting ...\n" + json.dumps(LINES[4]) + "\n{}\n" + json.dumps(note))
+    assert read_lines([file]) == [LINES[4], note]
+
+
+def test_a_file_without_measurements_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "empty.jsonl"
+    file.write_text("nothing\n")
+    with pytest.raises(KStreamsError, match="no measurements"):
+        read_lines([file])
+
+
+def test_report_is_written_where_it_is_asked_for(tmp_path: Path) -> None:
+    file, page = tmp_path / "lines.jsonl", tmp_path / "page.md"
+    file.write_text("\n".join(map(json.dumps, LINES)))
+    done = CliRunner().invoke(main, ["report", str(file), "--output", str(page)])
+    assert done.exit_code == 0, done.output
+    assert page.read_text() == render(LINES)
+
+
+@pytest.mark.parametrize("name", sorted(BENCHES))
+def test_every_benchmark_explains_itself(name: str) -> None:
+    done = CliRunner().invoke(main, [name, "--help"])
+    assert done.exit_code == 0, done.output
+    assert "Usage:" in done.output
+
+
+def test_the_page_is_what_the_report_makes_of_the_committed_measurements() -> None:
+    docs = Path(__file__).resolve().parents[4] / "docs"
+    assert (docs / "benchmarks.md").read_text(encoding="utf-8") == render(read_lines(sorted((docs / "measurements").glob("*.jsonl")))), (
+        "run ./kstreams bench report docs/measurements/*.jsonl --output docs/benchmarks.md"
+    )

@@ -1,0 +1,35 @@
+"""Whether a store was kept over a kill, as the benchmark of growing stores reads it from the reports."""
+
+from __future__ import annotations
+
+import pytest
+
+from kstreams_repl.host.spark.instance_reports import InstanceReport, TaskReport
+from kstreams_repl.system.errors import KStreamsError
+from workshop.bench.state_growth import restored_of
+
+MILLION = 1_000_000
+
+
+def told(restored: int, tasks: int = 2) -> InstanceReport:
+    of = {f"0_{number}": TaskReport(f"0_{number}", 0, 0, 0, 0) for number in range(tasks)}
+    return InstanceReport(0, "running", 1, 1, restored=restored, tasks=of)
+
+
+def test_stores_that_were_kept_restore_what_came_since_their_last_commit() -> None:
+    assert restored_of({0: told(316), 1: told(0)}, 10 * MILLION, 100) == 316
+
+
+def test_small_stores_may_restore_a_commit_of_every_key() -> None:
+    assert restored_of({0: told(250), 1: told(250)}, 500, 100) == 500
+
+
+def test_a_store_that_was_deleted_is_an_error() -> None:
+    with pytest.raises(KStreamsError, match="instance 1 restored 6,000,000 records .* 5,000,000 keys .* deleted"):
+        restored_of({0: told(0), 1: told(6 * MILLION)}, 10 * MILLION, 100)
+
+
+def test_an_instance_answers_for_the_keys_of_its_own_tasks() -> None:
+    with pytest.raises(KStreamsError, match="deleted"):
+        restored_of({0: told(3 * MILLION, tasks=1)}, 10 * MILLION, 100)
+    assert restored_of({0: told(3 * MILLION, tasks=4)}, 10 * MILLION, 100) == 3 * MILLION

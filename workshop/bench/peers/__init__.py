@@ -1,0 +1,1 @@
+"""Other stream processors on the workloads of `workshop.bench.workloads`, over the same topics, in the same run of the command."""

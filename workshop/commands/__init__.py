@@ -1,0 +1,1 @@
+"""Commands of `./kstreams` that need a checkout."""

@@ -1,0 +1,32 @@
+"""``./kstreams docs``: build the documentation as a site, and its generated pictures."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from kstreams_repl.cli.checkout import require_checkout
+from kstreams_repl.system.extras import require
+from workshop.commands.test import run_to_its_end
+
+
+@click.command()
+@click.option("--pictures", is_flag=True, help="Draw the pictures of the packages from their current imports.")
+@click.pass_context
+def main(context: click.Context, pictures: bool) -> None:
+    """Build the documentation into build/docs; fails on a dead link or a page without a menu entry."""
+    root = require_checkout("./kstreams docs")
+    require("mkdocs", "mkdocstrings", "grimp")
+    if pictures:
+        from workshop.commands.package_pictures import draw_all
+
+        for path in draw_all(root):
+            click.echo(f"drawn: {path.relative_to(root)}")
+        return
+    os.environ["NO_MKDOCS_2_WARNING"] = "1"
+    status = run_to_its_end([sys.executable, "-P", "-m", "mkdocs", "build", "--strict"], root)
+    if status == 0:
+        click.echo(f"built: {root / 'build/docs/index.html'}")
+    context.exit(status)

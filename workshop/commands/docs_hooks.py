@@ -1,0 +1,109 @@
+"""What the documentation build adds to docs/: source pages for links to code, the API reference, navigation, pages of the root
+folder.
+
+A page of docs/ links to code by file and by name, ``[StreamTask.process](../kstreams_repl/engine/runtime/task.py)``, which works in an
+editor and on a forge. In the site the link leads to the line of the current definition, on a page with the file's text; since no
+line number is written in docs/, none can be out of date.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import kstreams_repl
+from kstreams_repl.pictures.picture import Kind, Link, Picture, Shape
+from kstreams_repl.pictures.svg import svg_of
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOT_PAGES = ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
+CODE_LINK = re.compile(r"\[`?([\w.]+)(?:\(\))?`?\]\((?:\.\./)+(k\w+/[\w/]+\.py)\)")
+STATES = re.compile(r"^```mermaid\nstateDiagram-v2\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+TRANSITION = re.compile(r"^\s*(\w+) --> (\w+)$", re.MULTILINE)
+FOLDERS = {"Operators": "operators", "Design": "design"}
+
+
+def line_of(file: str, name: str) -> int:
+    """Return the line where a dotted name is defined.
+
+    Raises:
+        LookupError: the file does not define it.
+    """
+    node: Any = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    for part in name.split("."):
+        kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        node = next((child for child in node.body if isinstance(child, kinds) and child.name == part), None)
+        if node is None:
+            raise LookupError(f"{name} is not defined in {file}")
+    line: int = node.lineno
+    return line
+
+
+def code_links(text: str) -> list[tuple[str, str]]:
+    """Return (name, file) of each link to code."""
+    return CODE_LINK.findall(text)
+
+
+def api_reference() -> str:
+    """Return the Markdown in which mkdocstrings inserts the docstrings of all public names, by the package part that defines
+    them."""
+    parts: dict[str, list[str]] = {}
+    for name in kstreams_repl.__all__:
+        value = getattr(kstreams_repl, name)
+        if inspect.ismodule(value):
+            path = value.__name__
+        elif hasattr(value, "__qualname__"):
+            path = f"{value.__module__}.{value.__qualname__}"
+        else:  # a union of types has no __name__
+            path = f"{kstreams_repl._PLACE_OF[name]}.{name}"
+        parts.setdefault(path.split(".")[1], []).append(path)
+    return "".join(f"\n## {part}\n\n" + "".join(f"::: {path}\n\n" for path in paths) for part, paths in sorted(parts.items()))
+
+
+def drawn_states(diagram: re.Match[str]) -> str:
+    """Return a Mermaid state diagram as SVG: forges draw Mermaid, the site has no script for it."""
+    transitions = TRANSITION.findall(diagram.group(1))
+    states = dict.fromkeys(state for transition in transitions for state in transition)
+    links = (Link(source, target) for source, target in transitions if source != target)
+    return str(svg_of(Picture("States", tuple(Shape(state, Kind.PROCESSOR, state) for state in states), tuple(links), ())))
+
+
+# ---- called by mkdocs
+
+
+def on_config(config: Any) -> Any:
+    for entry in config.nav:
+        for title, folder in FOLDERS.items():
+            if isinstance(entry, dict) and title in entry:
+                entry[title] = sorted(f"{folder}/{page.name}" for page in (ROOT / "docs" / folder).glob("*.md"))
+    return config
+
+
+def on_files(files: Any, config: Any) -> Any:
+    from mkdocs.structure.files import File, InclusionLevel
+
+    linked = {file for page in (ROOT / "docs").rglob("*.md") for _, file in code_links(page.read_text(encoding="utf-8"))}
+    for file in sorted(linked):
+        text = (ROOT / file).read_text(encoding="utf-8")
+        content = f'# {file}\n\n~~~~~python linenums="1"\n{text}~~~~~\n'
+        files.append(File.generated(config, f"source/{file}.md", content=content, inclusion=InclusionLevel.NOT_IN_NAV))
+    for page in ROOT_PAGES:
+        text = (ROOT / page).read_text(encoding="utf-8").replace("](docs/", "](")
+        files.append(File.generated(config, page, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    if page.file.src_uri == "api.md":
+        return markdown + api_reference()
+    up = "../" * page.file.src_uri.count("/")
+
+    # as HTML, because mkdocs does not know the anchors of code lines and would report dead links; the tests check them
+    def resolved(link: re.Match[str]) -> str:
+        name, file = link.groups()
+        return f'<a href="{up}source/{file}.html#__codelineno-0-{line_of(file, name)}"><code>{name}</code></a>'
+
+    return CODE_LINK.sub(resolved, STATES.sub(drawn_states, markdown))

@@ -1,0 +1,5 @@
+"""`python -m workshop.conformance FILE...`"""
+
+from workshop.conformance.main import main
+
+main()
