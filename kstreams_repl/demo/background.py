@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from kstreams_repl.host.instance.control.control_files import read_whole
-from kstreams_repl.host.kafka.embedded.layout import write_atomically
 from kstreams_repl.system.errors import KStreamsError, as_installed
+from kstreams_repl.system.files import write_atomically
 from kstreams_repl.system.processes import ProcessRecord, open_log, start_apart
 
 RECORD = "background.json"

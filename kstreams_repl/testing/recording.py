@@ -24,6 +24,7 @@ from kstreams_repl.engine.topology.names import validate_name
 from kstreams_repl.pictures.frames import Frames
 from kstreams_repl.pictures.table import Table
 from kstreams_repl.system.errors import KStreamsError, RecordingError
+from kstreams_repl.system.files import replacing
 from kstreams_repl.system.types import Headers
 from kstreams_repl.testing.driver import TopologyTestDriver
 
@@ -150,14 +151,12 @@ class Recording(Frames, Sequence[RecordedRecord]):
             1
         """
         place = Path(path)
-        new = place.with_name(f".{place.name}.{os.getpid()}")
         digest = hashlib.sha256()
-        with new.open("wb") as file:
+        with replacing(place) as file:
             for line in self._lines():
                 digest.update(line)
                 file.write(line)
             file.write(orjson.dumps({"records": len(self), "sha256": digest.hexdigest()}) + b"\n")
-        new.replace(place)
         return place
 
     def _lines(self) -> Iterator[bytes]:

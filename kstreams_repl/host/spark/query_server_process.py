@@ -17,11 +17,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from kstreams_repl.host.instance.control.control_files import locked, read_whole, write_whole
+from kstreams_repl.host.instance.control.control_files import read_whole, write_whole
 from kstreams_repl.host.instance.metadata import HostInfo
 from kstreams_repl.host.instance.state.state_directory import application_directory
 from kstreams_repl.host.spark.planning.plan_serialization import Shipment
 from kstreams_repl.system.errors import QueryServerError
+from kstreams_repl.system.files import locked
 from kstreams_repl.system.processes import ProcessMark, ProcessRecord, let_go, open_log, start_apart
 
 PROCESS = "kstreams_repl.repl.session.query_server"

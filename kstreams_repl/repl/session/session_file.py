@@ -16,7 +16,6 @@ import shutil
 import stat
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +25,7 @@ from kstreams_repl.engine.config import KEYS, StreamsConfig
 from kstreams_repl.engine.topology.names import validate_name
 from kstreams_repl.repl.session.source.source_slice import Program
 from kstreams_repl.system.errors import SessionFileError
+from kstreams_repl.system.files import replacing
 
 FORMAT = "kstreams-session"
 _CONFIG = "# config: "
@@ -264,17 +264,12 @@ class SessionFiles:
         return path.with_name(f"{path.stem}.closures")
 
     def _write(self, path: Path, content: bytes, application: str) -> None:
-        new = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             for folder in dict.fromkeys((self._folder, path.parent)):
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                os.fchmod(file.fileno(), 0o600)
+            with replacing(path, mode=0o600) as file:
                 file.write(content)
-            new.replace(path)
         except OSError as error:
-            with suppress(OSError):
-                new.unlink()
             raise SessionFileError(
                 f"the session file {path} cannot be written: {error.strerror or error}",
                 hint="free disk space, or allow writing to its directory; or choose another: connect(directory=...)",

@@ -15,7 +15,6 @@ disk: each of these files has reserved blocks on the disk.
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import shutil
@@ -45,6 +44,7 @@ from kstreams_repl.host.instance.control.node_taps import TapFiles
 from kstreams_repl.host.instance.control.retry_orders import RetryFiles
 from kstreams_repl.host.instance.control.slot_lock import LoopLock, SlotLock
 from kstreams_repl.host.journal.journal_records import RetryOrder
+from kstreams_repl.system.files import take_lock
 from kstreams_repl.system.process_info import start_time
 
 _LOG = logging.getLogger("kstreams_repl.host.instance")
@@ -310,11 +310,8 @@ class FileClaim:
         """Return True: claimed. False: done in this epoch, or better left to the worker that holds it warm. None: another worker
         is running it.
         """
-        file = os.open(self._path(slot), os.O_CREAT | os.O_RDWR, 0o600)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(file)
+        file = take_lock(self._path(slot))
+        if file is None:
             return None
         epoch, _, owner = os.pread(file, 200, 0).decode("ascii", "replace").strip().partition(" ")
         others = owner.isdecimal() and int(owner) != self._pid and start_time(int(owner)) != ""

@@ -8,7 +8,6 @@ the end of a process, by any cause, releases it; the file names the holder by it
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from contextlib import suppress
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from kstreams_repl.host.instance.state.owner_token import end_process, owner_token
+from kstreams_repl.system.files import take_lock
 
 PATIENCE_SECONDS = 2.0
 """How long to wait for a holder that does not respond (SIGSTOP). After that it is treated as a zombie, and the take-over fences
@@ -65,14 +65,12 @@ class LoopLock:
         return False
 
     def _try(self) -> bool:
-        file = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        file = take_lock(self._path)
+        if file is None:
+            return False
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(file, 0)
             os.pwrite(file, self._token.encode(), 0)
-        except BlockingIOError:
-            os.close(file)
-            return False
         except OSError:
             os.close(file)
             raise

@@ -14,8 +14,9 @@ import socket
 import uuid
 from pathlib import Path
 
-from kstreams_repl.host.instance.control.control_files import locked, read_whole, write_whole
+from kstreams_repl.host.instance.control.control_files import read_whole, write_whole
 from kstreams_repl.host.instance.state.state_directory import application_directory
+from kstreams_repl.system.files import locked
 from kstreams_repl.system.process_info import EXECUTOR_VARIABLE, parent, start_time
 
 PREFIX = "executor-"

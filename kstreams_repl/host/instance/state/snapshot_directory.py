@@ -20,6 +20,7 @@ from urllib.parse import unquote, urlsplit
 from kstreams_repl.engine.config import shown_address as shown_address
 from kstreams_repl.system.disk_errors import is_full
 from kstreams_repl.system.errors import ConfigError, InvalidNameError, KStreamsError, SnapshotError
+from kstreams_repl.system.files import replacing
 
 T = TypeVar("T")
 _FTP_ABSENT = re.compile(r"550 (not a directory|no such)", re.IGNORECASE)
@@ -179,10 +180,8 @@ class LocalDirectory:
 
     def publish(self, name: str, content: bytes) -> None:
         target = self._target(name)
-        new = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
-        new.write_bytes(content)
-        _sync(new)
-        new.replace(target)
+        with replacing(target, sync=True) as file:
+            file.write(content)
 
     def read(self, name: str) -> bytes:
         return (self._root / _checked(name)).read_bytes()

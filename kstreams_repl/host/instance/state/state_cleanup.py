@@ -23,6 +23,7 @@ from pathlib import Path
 
 from kstreams_repl.host.instance.application_plan import ApplicationPlan
 from kstreams_repl.host.instance.state.state_directory import tasks_folder
+from kstreams_repl.system.files import take_lock
 
 DRIVER = "driver"
 _LOG = logging.getLogger("kstreams_repl.host.instance")
@@ -35,7 +36,7 @@ _ASIDE = re.compile(r"\.\d+_\d+\.(incoming-)?[0-9a-f]{8}")
 @contextmanager
 def opening(folder: Path) -> Iterator[None]:
     """Block the cleanup while an environment of the folder is being opened."""
-    with _locked(folder, fcntl.LOCK_SH):
+    with _locked(folder, shared=True, wait=True):
         yield
 
 
@@ -62,7 +63,7 @@ def clean(folder: Path, kept: Collection[str], delay_seconds: float, now: float 
         return []
     now = time.time() if now is None else now
     aside: list[tuple[str, Path]] = []
-    with suppress(BlockingIOError), _locked(folder, fcntl.LOCK_EX | fcntl.LOCK_NB):
+    with suppress(BlockingIOError), _locked(folder):
         for path in sorted(folder.iterdir()):
             if _ASIDE.fullmatch(path.name) and now - _written_at(path) >= delay_seconds:
                 aside.append(("", path))
@@ -89,7 +90,7 @@ def discard(path: Path) -> None:
 def discard_unused(path: Path) -> bool:
     """Remove an environment unless a process has it open or is opening one on this host; return whether it is gone."""
     try:
-        with _locked(path.parent, fcntl.LOCK_EX | fcntl.LOCK_NB):
+        with _locked(path.parent):
             if is_in_use(path):
                 return False
             moved = _moved_aside(path)
@@ -105,11 +106,12 @@ def _moved_aside(path: Path) -> Path:
 
 
 @contextmanager
-def _locked(folder: Path, how: int) -> Iterator[None]:
+def _locked(folder: Path, *, shared: bool = False, wait: bool = False) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    file = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
+    file = take_lock(folder / _LOCK, shared=shared, wait=wait)
+    if file is None:
+        raise BlockingIOError
     try:
-        fcntl.flock(file, how)
         yield
     finally:
         os.close(file)

@@ -15,7 +15,6 @@ Kafka version formats by its own ``kafka-storage format``.
 from __future__ import annotations
 
 import base64
-import fcntl
 import json
 import os
 import re
@@ -31,6 +30,7 @@ from pathlib import Path
 from kstreams_repl.host.kafka.embedded.jars import KAFKA_VERSION
 from kstreams_repl.system.disk_errors import free_bytes, is_full, room
 from kstreams_repl.system.errors import EmbeddedBrokerError
+from kstreams_repl.system.files import is_locked, take_lock, write_atomically
 
 MINIMUM_FREE_BYTES = 256 * 1024 * 1024
 NODE_ID = 1
@@ -183,14 +183,10 @@ class BrokerDirectory:
         Raises:
             EmbeddedBrokerError: a broker is running there.
         """
-        descriptor = os.open(self.lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         for _ in range(5):
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if (descriptor := take_lock(self.lock_path)) is not None:
                 return descriptor
-            except BlockingIOError:
-                time.sleep(0.02)  # another process may be in is_locked()
-        os.close(descriptor)
+            time.sleep(0.02)  # another process may be in is_locked()
         record = self.read_record()
         who = f" by the broker with process id {record.jvm_pid} on port {record.port}" if record and record.jvm_pid else ""
         raise EmbeddedBrokerError(
@@ -202,17 +198,7 @@ class BrokerDirectory:
 
     def is_locked(self) -> bool:
         """Return whether a broker is running there. Takes a shared lock for a moment; `acquire` retries because of that."""
-        try:
-            descriptor = os.open(self.lock_path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return False
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(descriptor)
-        return False
+        return is_locked(self.lock_path)
 
     def read_record(self) -> BrokerRecord | None:
         """Return the ports and process ids of the last start; None if there was none or the file is damaged."""
@@ -289,14 +275,6 @@ class BrokerDirectory:
                 return " — ".join(dict.fromkeys([lines[at], *trace[:1], *trace[-1:]]))
         output = [line for line in _read_tail(self.jvm_output_path, 0) if line.strip()]
         return output[0] if output else None
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Replace the file atomically, readable by its owner only; after a crash it contains the old or the new text."""
-    scratch = path.with_name(f"{path.name}.{os.getpid()}.new")
-    with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as stream:
-        stream.write(text)
-    os.replace(scratch, path)
 
 
 def _kafka_uuid() -> str:

@@ -15,9 +15,7 @@ The directory is created for its user alone (0700), and is trusted as far as the
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,10 +24,10 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kstreams_repl.host.instance.control.control_files import locked, read_whole
+from kstreams_repl.host.instance.control.control_files import read_whole
 from kstreams_repl.host.instance.state.state_directory import control_directory
-from kstreams_repl.host.kafka.embedded.layout import write_atomically
 from kstreams_repl.system.errors import DetachedApplicationError
+from kstreams_repl.system.files import locked, take_lock, write_atomically
 from kstreams_repl.system.processes import ProcessRecord
 
 STARTING, STOPPED, FAILED = "starting", "stopped", "failed"
@@ -132,13 +130,7 @@ class Mailbox:
 
     def take(self) -> int | None:
         """Take the driver lock and return its descriptor; None when another process has it. The lock ends with this process."""
-        held = os.open(self.folder / "driver.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(held)
-            return None
-        return held
+        return take_lock(self.folder / "driver.lock")
 
     @contextmanager
     def alone(self) -> Iterator[None]:
