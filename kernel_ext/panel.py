@@ -8,9 +8,9 @@ from typing import Any
 import anywidget
 import traitlets
 
-from kernel_ext.front_end import bundle
 from kernel_ext.live_picture import LivePicture
 from kernel_ext.subshells import handle_in_subshell
+from kstreams_repl.pictures.front_end import bundle
 from kstreams_repl.repl.session import Application
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import anywidget
 import traitlets
 
-from kernel_ext.front_end import bundle
 from kernel_ext.subshells import handle_in_subshell
 from kernel_ext.view_heartbeat import OpenViews
+from kstreams_repl.pictures.front_end import bundle
 from kstreams_repl.pictures.markup import clean_text, element
 from kstreams_repl.pictures.table import Table
 

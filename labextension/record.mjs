@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { readFileSync, writeFileSync, readdirSync } from "node:fs";
 
 const sources = ["core/package.json", "package.json", "package-lock.json", "tsconfig.json", "record.mjs"];
-for (const name of readdirSync("../kernel_ext/static")) sources.push(`../kernel_ext/static/${name}`);
+for (const name of readdirSync("../kstreams_repl/pictures/static")) sources.push(`../kstreams_repl/pictures/static/${name}`);
 for (const folder of ["src", "style"]) for (const name of readdirSync(folder)) sources.push(`${folder}/${name}`);
 const hash = createHash("sha256");
 for (const name of sources.sort()) hash.update(name).update("\0").update(readFileSync(name)).update("\0");

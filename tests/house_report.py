@@ -21,7 +21,7 @@ ROOT = Path(sys.argv[1] if __name__ == "__main__" and len(sys.argv) > 1 else Pat
 PACKAGES = ("kstreams_repl", "kernel_ext", "workshop")
 PYTHON = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 PROSE = [
-    *sorted([*(ROOT / "kernel_ext" / "static").glob("*.js"), *(ROOT / "labextension" / "src").glob("*.ts")]),
+    *sorted([*(ROOT / "kstreams_repl" / "pictures" / "static").glob("*.js"), *(ROOT / "labextension" / "src").glob("*.ts")]),
     *sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]), *sorted((ROOT / "notebooks").glob("*.ipynb")),
 ]  # fmt: skip
 LONG_MODULE = 500

@@ -1,7 +1,7 @@
 // The buttons below an error output: markup of `kernel_ext/failures.py`, handled here over a separate comm to the kernel of their
 // notebook. JupyterLab removes their attributes in an untrusted notebook, so there they stay hidden.
 import type { IKernelConnection, INotebookTracker } from "@jupyterlab/notebook";
-import { pressed } from "../../kernel_ext/static/failure.js";
+import { pressed } from "../../kstreams_repl/pictures/static/failure.js";
 
 const TARGET = "kstreams_repl";
 const ANSWER_MS = 400; // a responsive kernel has acknowledged by then

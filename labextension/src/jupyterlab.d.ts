@@ -86,11 +86,11 @@ declare module "@jupyterlab/notebook" {
   export const INotebookTracker: unique symbol;
 }
 
-declare module "*/kernel_ext/static/failure.js" {
+declare module "*/kstreams_repl/pictures/static/failure.js" {
   export function pressed(event: Event, say: (message: { do: string; at: string }) => void): void;
 }
 
-declare module "*/kernel_ext/static/panel.js" {
+declare module "*/kstreams_repl/pictures/static/panel.js" {
   export interface Model {
     get(name: string): unknown;
     on(events: string, call: () => void): void;

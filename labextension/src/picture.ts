@@ -1,7 +1,7 @@
 // A tab with the live picture of one application: the same front end as the widget's, over a separate comm.
 import { Widget } from "@lumino/widgets";
 import type { IComm, IKernelConnection } from "@jupyterlab/notebook";
-import panel from "../../kernel_ext/static/panel.js";
+import panel from "../../kstreams_repl/pictures/static/panel.js";
 import { kernelEvent, notifyPictures } from "./kernels";
 
 const TARGET = "kstreams_repl.picture";

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from kernel_ext.front_end import bundle
 from kernel_ext.live_picture import START
 from kstreams_repl.engine.dsl import StreamsBuilder
 from kstreams_repl.pictures import Mark, Picture, Table, picture_of, svg_of
 from kstreams_repl.pictures.arrange import room_for
+from kstreams_repl.pictures.front_end import bundle
 from kstreams_repl.pictures.live_marks import mark_lines
 from kstreams_repl.pictures.markup import element, join
 from kstreams_repl.pictures.mimebundle import mimebundle

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from kstreams_repl.engine import serdes
 from kstreams_repl.engine.topology.stores import StoreBuilder
 from kstreams_repl.host.instance.application_plan import ApplicationPlan
 from kstreams_repl.pictures.arrange import Room, room_for
+from kstreams_repl.pictures.front_end import bundle
 from kstreams_repl.pictures.live_marks import link_widths, mark_lines
 from kstreams_repl.pictures.markup import clean_text
 from kstreams_repl.pictures.picture import Picture
@@ -120,5 +120,4 @@ def picture_events(state: Callable[[], dict[str, Any]]) -> Response:
 
 def files() -> dict[str, bytes]:
     """Return the files of the page by name. None refers to another host."""
-    bundle: str = import_module("kernel_ext.front_end").bundle("panel.js")  # the panel's own files, which need no notebook
-    return {"panel.js": bundle.encode()} | {path.name: path.read_bytes() for path in _STATIC.iterdir()}
+    return {"panel.js": bundle("panel.js").encode()} | {path.name: path.read_bytes() for path in _STATIC.iterdir()}

@@ -40,7 +40,7 @@ def test_what_imports_nothing_of_the_change_is_left_out(checkout: Checkout) -> N
         ("docs/design/a-new-page.md", "tests/unit/test_docs.py"),
         ("notebooks/a-new-one.ipynb", "tests/notebooks/test_notebooks.py"),
         ("kstreams_repl/host/kafka/embedded/jars.lock", "tests/unit/host/kafka/test_jars.py"),
-        ("kernel_ext/static/panel.js", "tests/browser/test_jupyterlab.py"),
+        ("kstreams_repl/pictures/static/panel.js", "tests/browser/test_jupyterlab.py"),
         ("tests/unit/cli/test_main.py", "tests/unit/cli/test_main.py"),
         ("tests/spark/hosting.py", "tests/faults/test_driver_killed.py"),
         ("tests/browser/conftest.py", "tests/browser/test_tables.py"),

@@ -19,7 +19,7 @@ BUILT = ROOT / "kernel_ext" / "labextension"
 def source_hash() -> str:
     """As labextension/record.mjs reckons it."""
     names = ["core/package.json", "package.json", "package-lock.json", "tsconfig.json", "record.mjs"]
-    names += [f"../kernel_ext/static/{file.name}" for file in (ROOT / "kernel_ext" / "static").iterdir()]
+    names += [f"../kstreams_repl/pictures/static/{file.name}" for file in (ROOT / "kstreams_repl" / "pictures" / "static").iterdir()]
     names += [f"{folder}/{file.name}" for folder in ("src", "style") for file in (SOURCES / folder).iterdir()]
     found = hashlib.sha256()
     for name in sorted(names):

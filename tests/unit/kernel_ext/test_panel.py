@@ -15,11 +15,11 @@ from comm.base_comm import BaseComm as PlainComm
 from IPython.core.interactiveshell import InteractiveShell
 
 from kernel_ext.extension import Extension
-from kernel_ext.front_end import bundle
 from kernel_ext.live_picture import LivePicture
 from kernel_ext.panel import Panel
 from kernel_ext.side_panel import state_of
 from kernel_ext.subshells import handle_in_subshell
+from kstreams_repl.pictures.front_end import bundle
 from kstreams_repl.system.errors import StateStoreError
 from tests.unit.kernel_ext.test_extension import run
 from tests.unit.kernel_ext.test_topo_edit import BUILD, CONFIG, cluster, shell  # noqa: F401 - fixtures
