@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import kstreams_repl as ks
-from kstreams_repl.engine.runtime.record_context import RecordContext
+from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
 from kstreams_repl.engine.stores.factory import open_store
 from kstreams_repl.engine.stores.layers.row_format import keep_row_format

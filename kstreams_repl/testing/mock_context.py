@@ -17,7 +17,7 @@ from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.metrics.custom import StreamsMetrics
 from kstreams_repl.engine.processor import PunctuationType
 from kstreams_repl.engine.processor.punctuation import checked_schedule
-from kstreams_repl.engine.runtime.record_context import RecordContext
+from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.engine.stores.factory import open_store
 from kstreams_repl.engine.topology.stores import StoreBuilder

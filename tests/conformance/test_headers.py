@@ -15,7 +15,7 @@ from typing import Any, Literal
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.engine.runtime.record_context import RecordContext
+from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.serdes import string
 from kstreams_repl.engine.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.engine.stores.factory import open_store

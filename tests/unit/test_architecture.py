@@ -1,4 +1,4 @@
-"""House rules that a machine can hold: the direction of imports, types, style, what importing the package costs."""
+"""House rules that a machine can hold: the direction of imports, and what importing the package costs (`./kstreams test` runs mypy)."""
 
 from __future__ import annotations
 
@@ -31,16 +31,6 @@ def test_imports_point_inward() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     kept = re.search(r"Contracts: (\d+) kept, 0 broken", done.stdout)
     assert kept and int(kept.group(1)) >= 9, done.stdout
-
-
-def test_types_are_strict_and_sound() -> None:
-    done = run("-m", "mypy")
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_style_is_clean() -> None:
-    done = run("-m", "ruff", "check", "--output-format", "concise", ".")
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_importing_the_package_brings_nothing_heavy_and_starts_nothing() -> None:

@@ -14,8 +14,8 @@ from kstreams_repl import serdes
 from kstreams_repl.engine.commit.offset_metadata import decode, encode
 from kstreams_repl.engine.config import KEYS
 from kstreams_repl.engine.partitioning import murmur2, partitioner
+from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.runtime.queues.java_queue import JavaPriorityQueue
-from kstreams_repl.engine.runtime.record_context import RecordContext
 from kstreams_repl.engine.serdes.change import change
 from kstreams_repl.engine.serdes.foreign_key import (
     Subscription,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import grimp
 
-PICTURES = ("kstreams_repl", "kstreams_repl.host.instance", "kstreams_repl.repl.session")
+PICTURES = ("kstreams_repl", "kstreams_repl.engine", "kstreams_repl.host", "kstreams_repl.repl.session")
 CELL, MARGIN, SIZE = 18, 150, 12
 
 

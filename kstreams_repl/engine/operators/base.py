@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from kstreams_repl.engine.metrics.custom import StreamsMetrics
     from kstreams_repl.engine.operators.batches.partial_columns import Merging
-    from kstreams_repl.engine.runtime.record_context import RecordContext
+    from kstreams_repl.engine.processor.record_context import RecordContext
 
 Process = Callable[[Any, Any, int, Headers], None]
 """(key, value, timestamp, headers): process one record that enters a node."""

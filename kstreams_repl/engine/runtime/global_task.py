@@ -13,11 +13,11 @@ from functools import partial
 from typing import Any, NoReturn
 
 from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.engine.processor.record_context import NOWHERE
 from kstreams_repl.engine.runtime.compiler.compile import compile_nodes
 from kstreams_repl.engine.runtime.nodes.collector import Send, Site
 from kstreams_repl.engine.runtime.nodes.handlers import ErrorContext, Response, ask, resolve
 from kstreams_repl.engine.runtime.nodes.user_error import user_line
-from kstreams_repl.engine.runtime.record_context import NOWHERE
 from kstreams_repl.engine.runtime.task_context import TaskServices
 from kstreams_repl.engine.serdes.header_ids import as_received, framing
 from kstreams_repl.engine.stores.factory import open_store

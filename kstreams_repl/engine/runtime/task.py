@@ -16,6 +16,7 @@ from typing import Any
 from kstreams_repl.engine.config import SKIPPED_RECORDS, StreamsConfig
 from kstreams_repl.engine.operators.aggregates.stream_aggregate import StreamCount
 from kstreams_repl.engine.operators.base import Operator, Process
+from kstreams_repl.engine.processor.record_context import NOWHERE
 from kstreams_repl.engine.runtime.calls.async_calls import WAITING, TaskCalls
 from kstreams_repl.engine.runtime.compiler.compile import Tap, children_of, compile_nodes, may_touch_headers, node_of_line
 from kstreams_repl.engine.runtime.compiler.crash_trace import Trace, traced
@@ -27,7 +28,6 @@ from kstreams_repl.engine.runtime.nodes.source import CompiledSource
 from kstreams_repl.engine.runtime.queues.columnar_queue import LOOP_THRESHOLD, FusedQueue
 from kstreams_repl.engine.runtime.queues.partition_group import FOREVER, PartitionGroup
 from kstreams_repl.engine.runtime.queues.record_queue import RecordQueue
-from kstreams_repl.engine.runtime.record_context import NOWHERE
 from kstreams_repl.engine.runtime.task_context import TaskServices
 from kstreams_repl.engine.runtime.task_errors import TaskErrors, of_the_user
 from kstreams_repl.engine.stores.cache.record_cache import RecordCache

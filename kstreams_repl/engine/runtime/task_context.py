@@ -15,6 +15,7 @@ from kstreams_repl.engine.operators.base import NodeContext, Process
 from kstreams_repl.engine.operators.batches.batch_operator import BatchOperator
 from kstreams_repl.engine.operators.streams.stream_async import StreamAsync
 from kstreams_repl.engine.processor.punctuation import PunctuationType
+from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.runtime.batches.batch_mixing import Mixing, mixing_of
 from kstreams_repl.engine.runtime.batches.batch_node import BatchNode
 from kstreams_repl.engine.runtime.calls.async_calls import TaskCalls
@@ -27,7 +28,6 @@ from kstreams_repl.engine.runtime.nodes.node_counts import TaskCounts
 from kstreams_repl.engine.runtime.operator_stream_times import Remembered
 from kstreams_repl.engine.runtime.punctuation import PunctuationQueue
 from kstreams_repl.engine.runtime.queues.record_queue import StreamClock
-from kstreams_repl.engine.runtime.record_context import RecordContext
 from kstreams_repl.engine.runtime.task_tables import TaskTables
 from kstreams_repl.engine.serdes.base import Serde
 from kstreams_repl.engine.serdes.deferred import DeferredSerde

@@ -10,7 +10,7 @@ from kstreams_repl.engine.operators.base import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.kernel import inlined, kernel
 from kstreams_repl.engine.operators.tables.value_getters import StoreGetter, ValueGetter
 from kstreams_repl.engine.operators.user_functions import Joiner, joiner_of_side
-from kstreams_repl.engine.runtime.record_context import ContextSnapshot
+from kstreams_repl.engine.processor.record_context import ContextSnapshot
 from kstreams_repl.system.errors import NullKeyError
 from kstreams_repl.system.types import Headers
 

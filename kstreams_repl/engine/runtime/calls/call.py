@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from kstreams_repl.engine.operators.streams.stream_async import StreamAsync
 from kstreams_repl.engine.processor.current_call import CallContext
-from kstreams_repl.engine.runtime.record_context import ContextSnapshot
+from kstreams_repl.engine.processor.record_context import ContextSnapshot
 from kstreams_repl.system.types import Headers
 
 

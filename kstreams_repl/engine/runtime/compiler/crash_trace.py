@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 from kstreams_repl.engine.operators.base import Process
-from kstreams_repl.engine.runtime.record_context import RecordContext
+from kstreams_repl.engine.processor.record_context import RecordContext
 
 
 class Trace(Protocol):

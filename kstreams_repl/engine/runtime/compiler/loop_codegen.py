@@ -22,10 +22,10 @@ from urllib.parse import quote, unquote
 
 from kstreams_repl.engine.operators.base import Process
 from kstreams_repl.engine.operators.loop_lines import OWN, Inline, inline_of
+from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.runtime.batches.batch_mixing import Mixing
 from kstreams_repl.engine.runtime.batches.batch_node import BATCH_RECORDS
 from kstreams_repl.engine.runtime.queues.record_queue import READ_AHEAD, UNREAD
-from kstreams_repl.engine.runtime.record_context import RecordContext
 from kstreams_repl.engine.runtime.task_context import TaskServices
 from kstreams_repl.engine.serdes import Serde
 from kstreams_repl.system.errors import is_interrupt

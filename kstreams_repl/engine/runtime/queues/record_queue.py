@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, pairwise, repeat
 from typing import Any, Protocol
 
+from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.runtime.compiler.crash_trace import Trace, traced_rows
-from kstreams_repl.engine.runtime.record_context import RecordContext
 from kstreams_repl.system.errors import is_interrupt
 from kstreams_repl.system.types import Headers, RecordBatch, RecordPosition, TopicPartition
 

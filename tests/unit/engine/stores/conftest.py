@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kstreams_repl import serdes
-from kstreams_repl.engine.runtime.record_context import RecordContext
+from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.stores.cache.record_cache import RecordCache
 from kstreams_repl.engine.stores.engine.base import Environment
 from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment

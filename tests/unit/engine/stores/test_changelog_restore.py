@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kstreams_repl import serdes
+from kstreams_repl.engine.processor.record_context import ContextSnapshot
 from kstreams_repl.engine.runtime.calls.pending_rows import PendingRow
-from kstreams_repl.engine.runtime.record_context import ContextSnapshot
 from kstreams_repl.engine.stores.engine import lmdb_engine
 from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
 from kstreams_repl.engine.stores.engine.memory import MemoryEnvironment

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kstreams_repl import serdes
-from kstreams_repl.engine.runtime.record_context import RecordContext
+from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.engine.stores.factory import open_store
 from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind

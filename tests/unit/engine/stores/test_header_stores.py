@@ -12,7 +12,7 @@ import pytest
 
 import kstreams_repl as ks
 from kstreams_repl import serdes
-from kstreams_repl.engine.runtime.record_context import RecordContext
+from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
 from kstreams_repl.engine.stores.factory import open_store
 from kstreams_repl.engine.stores.layers import row_format

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kstreams_repl import serdes
-from kstreams_repl.engine.runtime.record_context import RecordContext
+from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.stores.cache.record_cache import RecordCache
 from kstreams_repl.engine.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.engine.stores.factory import open_store

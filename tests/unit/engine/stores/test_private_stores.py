@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kstreams_repl import serdes
-from kstreams_repl.engine.runtime.record_context import ContextSnapshot
+from kstreams_repl.engine.processor.record_context import ContextSnapshot
 from kstreams_repl.engine.stores.kinds.buffer_value import BufferValue
 from kstreams_repl.engine.stores.kinds.suppress_buffer import java_hash_order
 from kstreams_repl.engine.topology.stores import StoreKind

@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from kstreams_repl import serdes
-from kstreams_repl.engine.runtime.record_context import RecordContext
+from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.engine.stores.factory import open_store
 from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
