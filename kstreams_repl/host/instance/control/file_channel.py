@@ -34,7 +34,6 @@ from kstreams_repl.host.instance.control.channel import ENDED, EpochTask, PeerTi
 from kstreams_repl.host.instance.control.control_files import (
     RESERVE_BYTES,
     keep_reserve,
-    locked,
     read_whole,
     write_if_room,
     write_last_word,
@@ -44,7 +43,7 @@ from kstreams_repl.host.instance.control.node_taps import TapFiles
 from kstreams_repl.host.instance.control.retry_orders import RetryFiles
 from kstreams_repl.host.instance.control.slot_lock import LoopLock, SlotLock
 from kstreams_repl.host.journal.journal_records import RetryOrder
-from kstreams_repl.system.files import take_lock
+from kstreams_repl.system.files import locked, take_lock
 from kstreams_repl.system.process_info import start_time
 
 _LOG = logging.getLogger("kstreams_repl.host.instance")
