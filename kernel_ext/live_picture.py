@@ -112,11 +112,6 @@ class LivePicture:
         elif action == "apply" and self.state["planned"]:
             self._start("apply", lambda: self._control(self._apply))
 
-    @property
-    def updating(self) -> bool:
-        """Return whether updates are running."""
-        return self._updating.locked()
-
     def leave(self) -> None:
         """Record that no front end is connected any more."""
         self._open_views.close()

@@ -6,10 +6,11 @@ import pytest
 
 import kstreams_repl as ks
 from kstreams_repl import StreamsBuilder, serdes
-from kstreams_repl.metrics.catalogue import ABSENT, DEBUG, SPECS, TAGS, TASK
+from kstreams_repl.metrics.catalogue import DEBUG, SPECS, TASK
 from kstreams_repl.session.views.metrics_view import MetricsView
 from kstreams_repl.spark.deployment import Deployment
 from tests.spark.hosting import Host, counting, numbered, processed, running, settle
+from tests.unit.metrics.contract import ABSENT, TAGS
 from tests.unit.metrics.dashboards import selectors, without_data, without_meaning
 from tests.unit.metrics.prometheus_page import read_page
 

@@ -12,7 +12,7 @@ from kstreams_repl.config import StreamsConfig
 from kstreams_repl.instance.metrics.instance_metrics import InstanceMetrics
 from kstreams_repl.instance.metrics.task_metrics import TaskMetrics
 from kstreams_repl.instance.tasks.active_task import ActiveTask
-from kstreams_repl.metrics.catalogue import CLIENT, SPECS, STATE, TAGS, TASK, THREAD, THREAD_ID, TOPIC
+from kstreams_repl.metrics.catalogue import CLIENT, SPECS, STATE, TASK, THREAD, THREAD_ID, TOPIC
 from kstreams_repl.metrics.registry import Registry
 from kstreams_repl.metrics.sensors import Window
 from kstreams_repl.metrics.snapshot import Snapshot
@@ -23,6 +23,7 @@ from kstreams_repl.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.topology.stores import StoreBuilder, StoreKind
 from kstreams_repl.types import TaskId, TopicPartition
 from tests.unit.instance.rig import Client, instance_of, rows
+from tests.unit.metrics.contract import TAGS
 from tests.unit.runtime.rig import Outbox
 
 

@@ -7,9 +7,10 @@ import re
 
 import pytest
 
-from kstreams_repl.metrics.catalogue import SPECS, STATE_ID, TAGS
+from kstreams_repl.metrics.catalogue import SPECS, STATE_ID
 from kstreams_repl.metrics.prometheus import prometheus_text
 from kstreams_repl.metrics.snapshot import Metric, Value
+from tests.unit.metrics.contract import TAGS
 from tests.unit.metrics.dashboards import FACTS, selectors, without_data, without_meaning
 from tests.unit.metrics.prometheus_page import read_page
 
