@@ -156,7 +156,7 @@ class LivePicture:
         if message == self._failed:
             return
         began, self._failed = not self._failed, message
-        node, selected = "" if error is None else error.fields.get("node"), self.state["selected"]
+        node, selected = "" if error is None else error.node, self.state["selected"]
         if error is None:
             self.set(failure="")
         elif node and began and not selected and not self.state["planned"]:

@@ -15,7 +15,7 @@ from typing import Any
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
-from kstreams_repl.errors import BrokerUnavailableError, KStreamsError
+from kstreams_repl.errors import BrokerUnavailableError, CallError
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientEvents, ClientSettings, Isolation, make_consumer
 from kstreams_repl.kafka.failures import translate
@@ -73,7 +73,7 @@ def ranges_of(
     wanted = [TopicPartition(topic, number) for number in (range(count) if partitions is None else partitions)]
     beyond = [at.partition for at in wanted if not 0 <= at.partition < count]
     if beyond:
-        raise KStreamsError(f"topic {topic!r} has {count} partitions, there is no partition {beyond[0]}", topic=topic, partition=beyond[0])
+        raise CallError(f"topic {topic!r} has {count} partitions, there is no partition {beyond[0]}", topic=topic, partition=beyond[0])
     first = admin.beginning_offsets(wanted)
     after = admin.settled_end_offsets(wanted) if settled else admin.end_offsets(wanted, isolation=isolation)
     low = {at: _bound(start, at, first[at]) for at in wanted}

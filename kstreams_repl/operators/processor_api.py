@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from kstreams_repl.durations import Millis
-from kstreams_repl.errors import KStreamsError, TopologyError
+from kstreams_repl.errors import CallError, TopologyError
 from kstreams_repl.metrics.custom import StreamsMetrics
 from kstreams_repl.operators.base import Cancellable, NodeContext, Operator, Process
 from kstreams_repl.processor.punctuation import PunctuationType, checked_schedule
@@ -144,7 +144,7 @@ class NodeProcessorContext:
     def forward(self, record: Any, child: str | None = None) -> None:
         """Forward a record to all children (or the named one), depth first, before this call returns."""
         if not isinstance(record, FixedKeyRecord if self._fixed_key else Record):
-            raise KStreamsError(
+            raise CallError(
                 f"{self._node.name} cannot forward a {type(record).__name__}",
                 hint="forward a FixedKeyRecord (record.with_value(...))"
                 if self._fixed_key

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from kstreams_repl import serdes
-from kstreams_repl.errors import InvalidRecordError, KStreamsError, TopologyError, did_you_mean
+from kstreams_repl.errors import InvalidRecordError, MissingPackageError, TopologyError, did_you_mean
 from kstreams_repl.operators.exact_columns import exact_array
 from kstreams_repl.operators.json_fields import json_reader, json_type
 from kstreams_repl.serdes import Serde
@@ -157,13 +157,13 @@ def arrow(what: str) -> Any:
     """Return the module pyarrow.
 
     Raises:
-        KStreamsError: it is not installed.
+        MissingPackageError: it is not installed.
     """
     try:
         import pyarrow
         import pyarrow.compute
     except ImportError as cause:
-        raise KStreamsError(f"{what} needs pyarrow, which is not installed", hint="pip install 'kstreams-repl[kafka]'") from cause
+        raise MissingPackageError(f"{what} needs pyarrow, which is not installed", hint="pip install 'kstreams-repl[kafka]'") from cause
     return pyarrow
 
 

@@ -12,7 +12,7 @@ from itertools import chain, repeat
 from math import isfinite
 from typing import Any
 
-from kstreams_repl.errors import InvalidRecordError, KStreamsError
+from kstreams_repl.errors import InvalidRecordError, StateStoreError
 from kstreams_repl.operators.base import NodeContext, Process
 from kstreams_repl.operators.merged_columns import MergedColumns
 from kstreams_repl.operators.partial_columns import Merging, PartialColumns
@@ -82,10 +82,10 @@ class MergePartials:
         """Return what is kept of a row for each result of a partial; None for what it does not have yet.
 
         Raises:
-            KStreamsError: an earlier query wrote the row in another form.
+            StateStoreError: an earlier query wrote the row in another form.
         """
         if row is not None and self.is_value is isinstance(row, dict):
-            raise KStreamsError(
+            raise StateStoreError(
                 f"the row of {key!r} has another form than the query's results: {str(row)[:60]}",
                 hint="an earlier query selected other columns: reset the store, or give the table a new one",
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from kstreams_repl.errors import KStreamsError
+from kstreams_repl.errors import CallError
 from kstreams_repl.operators.base import NodeContext
 from kstreams_repl.operators.processor_api import NodeProcessorContext, follow_task, supplied
 
@@ -20,7 +20,7 @@ class TransformerContext(NodeProcessorContext):
         super().__init__(node, _nothing, fixed_key=True)
 
     def forward(self, record: Any, child: str | None = None) -> NoReturn:
-        raise KStreamsError(
+        raise CallError(
             f"the transformer of {self._node.name} called forward",
             hint="return the new value from transform(key, value), or use process_values on a stream",
             node=self._node.name,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from inspect import isawaitable
 from typing import Any
 
-from kstreams_repl.errors import InvalidStateStoreError, KStreamsError
+from kstreams_repl.errors import CallError, InvalidStateStoreError
 from kstreams_repl.operators.base import NodeContext, Process
 from kstreams_repl.processor.current_call import CallContext
 from kstreams_repl.processor.record import FixedKeyRecord, Record
@@ -54,10 +54,10 @@ class CallEffects:
         """Forward a record when the call has ended.
 
         Raises:
-            KStreamsError: it is not a record of the right kind.
+            CallError: it is not a record of the right kind.
         """
         if not isinstance(record, self._kind):
-            raise KStreamsError(
+            raise CallError(
                 f"{self._node.name} cannot forward a {type(record).__name__}",
                 hint=f"forward a {self._kind.__name__}, for example record.with_value(...)", node=self._node.name,
             )  # fmt: skip

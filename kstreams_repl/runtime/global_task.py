@@ -13,7 +13,14 @@ from functools import partial
 from typing import Any, NoReturn
 
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.errors import KStreamsError, SchemaRegistryError, SerializationError, StreamsProcessingError, is_interrupt
+from kstreams_repl.errors import (
+    CallError,
+    KStreamsError,
+    SchemaRegistryError,
+    SerializationError,
+    StreamsProcessingError,
+    is_interrupt,
+)
 from kstreams_repl.runtime.collector import Send, Site
 from kstreams_repl.runtime.compile import compile_nodes
 from kstreams_repl.runtime.handlers import ErrorContext, Response, ask, resolve
@@ -44,7 +51,7 @@ class _GlobalServices(TaskServices):
     """Services of global tasks, which have no stream time and run no punctuations."""
 
     def schedule(self, node: str, interval: int, punctuation: Any, callback: Callable[[int], None], start: int | None) -> Any:
-        raise KStreamsError(
+        raise CallError(
             f"{node} fills a global store and cannot schedule punctuations: they would never run",
             hint="schedule them in a stream processor, which may read the global store",
             node=node,
@@ -52,7 +59,7 @@ class _GlobalServices(TaskServices):
 
 
     def metrics_of(self, node: str) -> NoReturn:
-        raise KStreamsError(
+        raise CallError(
             f"{node} fills a global store and has no metrics of its own", hint="add the metric in a stream processor", node=node
         )
 

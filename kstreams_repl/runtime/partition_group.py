@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kstreams_repl.errors import KStreamsError
+from kstreams_repl.errors import IllegalStateError
 from kstreams_repl.runtime.java_queue import JavaPriorityQueue
 from kstreams_repl.runtime.record_queue import RecordQueue, StreamClock
 from kstreams_repl.types import RecordBatch, TopicPartition
@@ -38,7 +38,7 @@ class PartitionGroup:
     def add(self, partition: TopicPartition, batch: RecordBatch) -> None:
         queue = self.queues.get(partition)
         if queue is None:
-            raise KStreamsError(
+            raise IllegalStateError(
                 f"partition {partition} does not belong to this task", topic=partition.topic, partition=partition.partition
             )
         was_empty = not queue.has_head

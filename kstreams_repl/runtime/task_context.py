@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from kstreams_repl import serdes
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.errors import KStreamsError
+from kstreams_repl.errors import IllegalStateError
 from kstreams_repl.metrics.custom import StreamsMetrics
 from kstreams_repl.operators.base import NodeContext, Process
 from kstreams_repl.operators.batch_operator import BatchOperator
@@ -184,10 +184,10 @@ class TaskServices:
         """Return the directory for files of the task's processors.
 
         Raises:
-            KStreamsError: the task has none.
+            IllegalStateError: the task has none.
         """
         if self.make_state_dir is None:
-            raise KStreamsError(f"{node} has no directory for files here", hint="call state_dir in init or later", node=node)
+            raise IllegalStateError(f"{node} has no directory for files here", hint="call state_dir in init or later", node=node)
         return self.make_state_dir()
 
     def request_commit(self) -> None:

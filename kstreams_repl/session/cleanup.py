@@ -11,7 +11,7 @@ from typing import Any
 
 from kstreams_repl.display.frames import Frames
 from kstreams_repl.display.table import Table
-from kstreams_repl.errors import KStreamsError, SessionFileError, TopicInUseError, UnknownTopicError, did_you_mean
+from kstreams_repl.errors import IllegalStateError, SessionFileError, TopicInUseError, UnknownTopicError, did_you_mean
 from kstreams_repl.instance.state.state_directory import application_directory
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.internal_topics import journal_topic_name
@@ -149,11 +149,11 @@ def cleanup_of(client: ClusterClient, applications: Mapping[str, ReadOnlyApplica
     """List what belongs to an application, as `Session.cleanup`.
 
     Raises:
-        KStreamsError: it is running.
+        IllegalStateError: it is running.
     """
     app = applications.get(name)
     if app is not None and app.status in ("starting", "running"):
-        raise KStreamsError(
+        raise IllegalStateError(
             f"expected {name} to be stopped, paused or failed, but it is {app.status}",
             hint=f"stop it first: session.applications[{name!r}].stop()",
         )

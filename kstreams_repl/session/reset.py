@@ -15,7 +15,7 @@ from typing import Any
 
 from kstreams_repl.display.frames import Frames
 from kstreams_repl.display.table import Table
-from kstreams_repl.errors import KStreamsError, UnknownTopicError, did_you_mean
+from kstreams_repl.errors import CallError, UnknownTopicError, did_you_mean
 from kstreams_repl.instance.control.open_channel import open_channel
 from kstreams_repl.instance.initialization.task_initialization import fence_instances
 from kstreams_repl.instance.state.state_directory import control_directory
@@ -191,7 +191,7 @@ def refuse_both(to: Any, shift_by: int | None) -> None:
     """Raise if two places are given.
 
     Raises:
-        KStreamsError: they are.
+        CallError: they are.
     """
     if to is not None and shift_by is not None:
-        raise KStreamsError(f"expected to= or shift_by=, got both: {to!r} and {shift_by}", hint="leave one of them out")
+        raise CallError(f"expected to= or shift_by=, got both: {to!r} and {shift_by}", hint="leave one of them out")

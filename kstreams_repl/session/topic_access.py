@@ -10,7 +10,7 @@ from kstreams_repl.call_checks import checked_calls
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.display.table import Table
 from kstreams_repl.durations import Seconds, as_seconds
-from kstreams_repl.errors import ConfigError, KStreamsError
+from kstreams_repl.errors import CallError, ConfigError
 from kstreams_repl.inspection import SqlResult
 from kstreams_repl.session.application.registry import ApplicationRegistry
 from kstreams_repl.session.cleanup import delete_topic
@@ -373,7 +373,7 @@ class TopicAccess:
 
         Raises:
             UnknownTopicError: there is no such topic or store.
-            KStreamsError: `name` is neither a name nor a store.
+            CallError: `name` is neither a name nor a store.
 
         Example:
             >>> frame = session.spark_frame('words')
@@ -384,7 +384,7 @@ class TopicAccess:
             refuse_bounds(topic_limit, offsets, start, end)
             return name.spark_frame()
         if not isinstance(name, str):
-            raise KStreamsError(
+            raise CallError(
                 f"expected the name of a topic or store, or a store, got a {type(name).__name__}",
                 hint='session.spark_frame("flights"), or session.spark_frame(app.store("counts"))',
             )

@@ -15,7 +15,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, Protocol
 
-from kstreams_repl.errors import KStreamsError
+from kstreams_repl.errors import StateStoreMigratedError
 from kstreams_repl.instance.calls.node_caller import NodeCaller
 from kstreams_repl.log_context import carried
 from kstreams_repl.operators.stream_async import StreamAsync
@@ -202,4 +202,6 @@ class TaskCaller:
                 return answer.result(1.0)
             except TimeoutError:
                 if self._runner._closed:
-                    raise KStreamsError("the instance ended while a call asked its store", hint="the call is made again") from None
+                    raise StateStoreMigratedError(
+                        "the instance ended while a call asked its store", hint="the call is made again"
+                    ) from None

@@ -18,7 +18,7 @@ from kstreams_repl.call_checks import checked_calls
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.display.mimebundle import mimebundle, text_of
 from kstreams_repl.durations import Seconds, as_seconds
-from kstreams_repl.errors import DeployError, KStreamsError
+from kstreams_repl.errors import DeployError, IllegalStateError, KStreamsError
 from kstreams_repl.session.application import edit as plan_edits
 from kstreams_repl.session.application.application_view import ApplicationView
 from kstreams_repl.session.application.control_thread import CaughtUp, Work, wait_until
@@ -272,7 +272,7 @@ class Application(ApplicationView):
 
         The savepoint stays in the session's directory, in ``savepoints/``, until it is deleted. ``session.deploy(builder, name,
         from_savepoint=…)`` starts from it and reads the later records again, so the topics that it writes receive their results a
-        second time. Raises KStreamsError when a savepoint of that name exists, or the application has failed.
+        second time. Raises CallError when a savepoint of that name exists, IllegalStateError when the application has failed.
 
         Example:
             >>> saved = app.savepoint('before-the-change')
@@ -281,7 +281,7 @@ class Application(ApplicationView):
         """
         path = savepoint_path(self.client, self.name, name)
         if self.status not in ("starting", "running", "paused", "stopped"):
-            raise KStreamsError(
+            raise IllegalStateError(
                 f"{self.name} is {self.status}: its state and offsets may not be of the same commit",
                 hint="resume it or stop it, then take the savepoint",
             )

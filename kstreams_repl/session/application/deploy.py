@@ -14,7 +14,7 @@ from typing import Any
 
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.display.table import Table
-from kstreams_repl.errors import DeployError, KStreamsError, TopologyError, did_you_mean
+from kstreams_repl.errors import CallError, DeployError, TopologyError, did_you_mean
 from kstreams_repl.extras import require
 from kstreams_repl.session.application import journal_lookup
 from kstreams_repl.session.application.application import Application
@@ -161,7 +161,7 @@ def create_missing_topics(client: ClusterClient, topology: Topology, wanted: Any
     if not wanted:
         return
     if not isinstance(wanted, bool | Mapping):
-        raise KStreamsError(
+        raise CallError(
             f"create_topics must be True or {{topic: partitions}}, got a {type(wanted).__name__}",
             hint=f'create_topics={{"{wanted}": {DEFAULT_PARTITIONS}}}',
         )

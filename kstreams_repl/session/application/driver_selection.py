@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kstreams_repl.config import SNAPSHOT_DIR, StreamsConfig
-from kstreams_repl.errors import DeployError, DetachedApplicationError, KStreamsError
+from kstreams_repl.errors import DeployError, DetachedApplicationError, IllegalStateError
 from kstreams_repl.instance.state.state_directory import state_root
 from kstreams_repl.session.application.detached.mailbox import Mailbox
 from kstreams_repl.session.cluster_client import ClusterClient
@@ -77,11 +77,11 @@ def refuse_driven(name: str, root: Any) -> None:
     """Raise if another process drives the application: nothing of it may be deleted.
 
     Raises:
-        KStreamsError: another process drives it.
+        IllegalStateError: another process drives it.
     """
     driver = Mailbox(root, name).driven
     if driver is not None:
-        raise KStreamsError(
+        raise IllegalStateError(
             f"{name} is {driver.state}, driven by process {driver.pid}",
             hint=f"stop it first: session.attach({name!r}).stop()",
             pid=driver.pid,
@@ -95,8 +95,8 @@ def refuse_running(name: str, root: Path, *, attached: bool) -> None:
         attached: this session has it.
 
     Raises:
-        KStreamsError: it does.
+        IllegalStateError: it does.
     """
     pid = driving_process(root, name)
     if pid is not None and not (pid == os.getpid() and attached):
-        raise KStreamsError(f"{name} is running, driven by process {pid}", hint="stop it in that process first: app.stop()", pid=pid)
+        raise IllegalStateError(f"{name} is running, driven by process {pid}", hint="stop it in that process first: app.stop()", pid=pid)

@@ -26,7 +26,7 @@ from kstreams_repl.display.frames import Frames
 from kstreams_repl.display.markup import clean_text, element
 from kstreams_repl.display.table import Table
 from kstreams_repl.display.wording import counted
-from kstreams_repl.errors import KStreamsError, SchemaRegistryError, TopologyError, did_you_mean
+from kstreams_repl.errors import IllegalStateError, SchemaRegistryError, TopologyError, did_you_mean
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.serdes import Serde, resolve
 from kstreams_repl.serdes.schemas.registry import Part, settings_from
@@ -277,12 +277,12 @@ def plan_rollback(
     """Return the plan of an edit back to the version before the present one, as `Application.rollback`.
 
     Raises:
-        KStreamsError: this is the first version.
+        IllegalStateError: this is the first version.
         TopologyError: a converted store has no reverse function.
     """
     versions = history.versions
     if len(versions) < 2:
-        raise KStreamsError(
+        raise IllegalStateError(
             f"{application.name} is at its first version: there is none before it", hint="app.versions lists the versions"
         )
     before = versions[-2]

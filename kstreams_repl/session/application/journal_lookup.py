@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psutil
 
-from kstreams_repl.errors import BrokerUnavailableError, ConfigError, KStreamsError, SessionFileError, did_you_mean
+from kstreams_repl.errors import BrokerUnavailableError, ConfigError, SessionFileError, UnknownApplicationError, did_you_mean
 from kstreams_repl.instance.control.file_channel import read_lease
 from kstreams_repl.instance.state.state_directory import control_directory
 from kstreams_repl.kafka.internal_topics import journal_topic_name
@@ -30,11 +30,11 @@ def journal_of(client: ClusterClient, name: str) -> JournalState:
     """Return the present state of an application's journal.
 
     Raises:
-        KStreamsError: there is no application of that name.
+        UnknownApplicationError: there is no application of that name.
     """
     known = deployed_names(client)
     if journal_topic_name(name) not in client.admin.topics():
-        raise KStreamsError(
+        raise UnknownApplicationError(
             f"there is no application {name!r} on this cluster",
             hint=did_you_mean(name, known)
             or (f"its applications are {', '.join(known)}" if known else f"deploy it: session.deploy(builder, {name!r})"),

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.errors import KStreamsError
+from kstreams_repl.errors import CallError
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.kafka.exact_metadata import OffsetAndMetadata
 from kstreams_repl.kafka.reading import OffsetRange, ranges_of, read_ranges
@@ -31,11 +31,11 @@ def savepoint_path(client: ClusterClient, application: str, name: str) -> Path:
     """Return the directory for a new savepoint.
 
     Raises:
-        KStreamsError: there is a savepoint of that name.
+        CallError: there is a savepoint of that name.
     """
     path = client.directory.path / FOLDER / application / validate_name(name, "savepoint")
     if path.exists():
-        raise KStreamsError(
+        raise CallError(
             f"{application} already has a savepoint {name!r}",
             hint=f"choose another name, or delete it: Savepoint.load({str(path)!r}).delete()",
         )

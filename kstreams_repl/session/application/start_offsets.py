@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.errors import KStreamsError
+from kstreams_repl.errors import CallError, KStreamsError
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.session.topics.produce import milliseconds
 from kstreams_repl.topology.nodes import SourceNode
@@ -21,14 +21,14 @@ def is_time(start: Any) -> bool:
     """Return whether `start` is a time, not an end of the topic.
 
     Raises:
-        KStreamsError: it is neither.
+        CallError: it is neither.
     """
     if start is None or start in POLICIES or (isinstance(start, str) and duration_ms(start) is not None):
         return False
     try:
         milliseconds(start)
     except (KStreamsError, TypeError, ValueError) as error:
-        raise KStreamsError(
+        raise CallError(
             f"start must be 'earliest', 'latest' or a time, got {start!r}",
             hint="a time is milliseconds since 1970, a datetime or ISO text: start='2013-03-01'",
         ) from error

@@ -9,7 +9,14 @@ from contextlib import suppress
 from typing import Any
 
 from kstreams_repl import serdes
-from kstreams_repl.errors import EmbeddedBrokerError, KStreamsError, ProductionError, SchemaRegistryError, SerializationError
+from kstreams_repl.errors import (
+    CallError,
+    EmbeddedBrokerError,
+    KStreamsError,
+    ProductionError,
+    SchemaRegistryError,
+    SerializationError,
+)
 from kstreams_repl.inspection import SqlResult
 from kstreams_repl.kafka.admin import Admin
 from kstreams_repl.kafka.clients import ClientSettings, make_producer
@@ -103,7 +110,7 @@ def _rows(records: Any) -> Iterable[Any]:
     try:
         rows: Iterator[Any] = iter(records)
     except TypeError as error:
-        raise KStreamsError(
+        raise CallError(
             f"expected an iterable of records or a dataframe, got a {type(records).__name__}",
             hint="session.produce(topic, [value, …]), or a generator, a pandas DataFrame, an Arrow table",
         ) from error
@@ -156,7 +163,7 @@ def _field(value: Any, name: str) -> Any:
     try:
         return value[name]
     except (KeyError, TypeError, IndexError) as error:
-        raise KStreamsError(
+        raise CallError(
             f"expected a field {name!r} in each record, got {str(value)[:80]}",
             hint="key= and timestamp= name a field that every value has",
         ) from error
@@ -166,7 +173,7 @@ def milliseconds(moment: Any) -> int:
     """Return milliseconds since 1970 of a number, a date or ISO text (UTC if it has no zone).
 
     Raises:
-        KStreamsError: it cannot be parsed as a time.
+        CallError: it cannot be parsed as a time.
     """
     from datetime import UTC, date, datetime
 
@@ -183,7 +190,7 @@ def milliseconds(moment: Any) -> int:
             return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
         return int(moment)
     except (TypeError, ValueError, OverflowError) as error:
-        raise KStreamsError(
+        raise CallError(
             f"cannot parse {moment!r} as a time", hint="give milliseconds since 1970, a date, a datetime or ISO text: '2013-03-01'"
         ) from error
 
@@ -344,7 +351,7 @@ class TopicProducer:
                 self._producer.poll(0.05)
                 self._watch()
             except (ValueError, TypeError, OverflowError) as error:
-                raise KStreamsError(
+                raise ProductionError(
                     f"record {index} for topic {self.topic!r} cannot be sent: {error}", topic=self.topic
                 ) from error
         self.key_serde, self.value_serde = key_serde, value_serde  # only the serdes of a record that was written

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kstreams_repl.config import StreamsConfig
-from kstreams_repl.errors import AuthorizationError, KStreamsError, TapUnavailableError
+from kstreams_repl.errors import AuthorizationError, CallError, TapUnavailableError
 from kstreams_repl.instance.control.node_taps import LEASE_SECONDS, LONGEST_SECONDS, MOST_ROWS, TapClient
 from kstreams_repl.instance.control.open_channel import open_taps
 from kstreams_repl.instance.state.state_directory import control_directory, state_root
@@ -187,13 +187,13 @@ def node_name(application: ReadOnlyApplication, target: Any) -> str:
 
     Raises:
         TopologyError: the application has no such node.
-        KStreamsError: the node belongs to a global table, which has no tasks to tap.
+        CallError: the node belongs to a global table, which has no tasks to tap.
     """
     name = target if isinstance(target, str) else str(getattr(target, "name", target))
     application.topology.node(name)
     shared = application.topology.global_stores()
     if shared is not None and any(node.name == name for node in shared.nodes):
-        raise KStreamsError(
+        raise CallError(
             f"expected a node that runs in a task, but {name} belongs to a global table",
             hint="read its topic: session.read(...), or its store: app.store(...)",
             node=name,

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from kstreams_repl.display.retries import Retries, WaitingRecord, async_operator, waiting_record
-from kstreams_repl.errors import InvalidStateStoreError, KStreamsError
+from kstreams_repl.errors import IllegalStateError, InvalidStateStoreError
 from kstreams_repl.instance.control.open_channel import open_orders
 from kstreams_repl.instance.state.state_directory import control_directory, state_root
 from kstreams_repl.kafka.journal_records import RetryOrder
@@ -46,12 +46,12 @@ class DeployedRetries:
         """Have the tasks do something with records, and wait until `done` or the timeout (seconds).
 
         Raises:
-            KStreamsError: the application does not run.
+            IllegalStateError: the application does not run.
             BrokerUnavailableError: its instances run on other hosts, and the journal cannot be written now.
         """
         app = self._application
         if app.status != "running":
-            raise KStreamsError(
+            raise IllegalStateError(
                 f"{app.name} is {app.status}: only a running application tries or drops waiting records",
                 hint="app.resume(), then again; the records wait in the store", application=app.name,
             )  # fmt: skip

@@ -10,7 +10,7 @@ from kstreams_repl.display.table import Table
 from kstreams_repl.dsl.builder import StreamsBuilder
 from kstreams_repl.dsl.call_log import Handle
 from kstreams_repl.dsl.kip28 import TopologyBuilder
-from kstreams_repl.errors import KStreamsError, TopologyError, UnknownTopicError, did_you_mean
+from kstreams_repl.errors import CallError, TopologyError, UnknownTopicError, did_you_mean
 from kstreams_repl.session.application.application import Application
 from kstreams_repl.session.cluster_client import ClusterClient
 from kstreams_repl.session.topics.read import refuse_no_number
@@ -41,7 +41,7 @@ def peek(
         return _everywhere(client, target, n, seconds, _settings(client, target, config))
     if isinstance(target, Handle):
         return sampled_values(client, target, getattr(target, "name", ""), n, seconds, _settings(client, None, config))
-    raise KStreamsError(
+    raise CallError(
         f"expected the name of a topic or node, a stream, table, builder, topology or application, got a {type(target).__name__}",
         hint='session.peek("topic"), session.peek(stream)',
     )

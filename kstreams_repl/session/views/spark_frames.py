@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from kstreams_repl import serdes
-from kstreams_repl.errors import KStreamsError
+from kstreams_repl.errors import CallError
 from kstreams_repl.inspection.scan_partitions import planned
 from kstreams_repl.inspection.topics import bounded, ends_of
 from kstreams_repl.kafka.reading import OffsetRange, ranges_of, read_ranges
@@ -62,10 +62,10 @@ def refuse_bounds(*bounds: Any) -> None:
     """Raise if a bound is given for a store, which is read as a whole.
 
     Raises:
-        KStreamsError: one is given.
+        CallError: one is given.
     """
     if any(bound is not None for bound in bounds):
-        raise KStreamsError(
+        raise CallError(
             "a store is read as a whole: expected no topic_limit=, offsets=, start= or end=", hint="filter the DataFrame: frame.where(...)"
         )
 
@@ -74,11 +74,11 @@ def store_frame(client: ClusterClient, application: ReadOnlyApplication, builder
     """Return a store as a Spark DataFrame, read from its changelog by Spark's workers.
 
     Raises:
-        KStreamsError: it has no changelog.
+        CallError: it has no changelog.
         InvalidStateStoreError: a processor writes its rows.
     """
     if not builder.logging and builder.source_topic is None:
-        raise KStreamsError(
+        raise CallError(
             f"expected a store with a changelog, got {builder.name!r} without one", hint="read it on this machine: session.sql(...)"
         )
     refuse_what_a_processor_fills(builder)

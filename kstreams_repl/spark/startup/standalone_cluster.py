@@ -16,7 +16,7 @@ from types import TracebackType
 
 import psutil
 
-from kstreams_repl.errors import DeployError, KStreamsError
+from kstreams_repl.errors import DeployError, IllegalStateError
 from kstreams_repl.extras import extras
 from kstreams_repl.java import spark_environment
 from kstreams_repl.kafka.embedded.broker import SupervisedJvm
@@ -56,10 +56,10 @@ class StandaloneCluster:
         """The address for `connect(spark=…)`.
 
         Raises:
-            KStreamsError: it has not been started.
+            IllegalStateError: it has not been started.
         """
         if not self._master:
-            raise KStreamsError("the cluster has not been started", hint="call start() first")
+            raise IllegalStateError("the cluster has not been started", hint="call start() first")
         return self._master
 
     def start(self) -> StandaloneCluster:

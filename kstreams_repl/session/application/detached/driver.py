@@ -21,7 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from kstreams_repl.errors import DeployError, KStreamsError, SessionFileError, TaskMigratedError
+from kstreams_repl.errors import DeployError, DetachedApplicationError, KStreamsError, SessionFileError, TaskMigratedError
 from kstreams_repl.instance.failures.failure_report import failure_of
 from kstreams_repl.kafka.clients import ClientSettings
 from kstreams_repl.processes import ProcessMark
@@ -129,7 +129,7 @@ class Driver:
                 finally:  # an instance that did not answer is fenced; the application is stopped in any case
                     self._end_requested.set()
             case state if state:
-                raise KStreamsError(f"expected a desired state that a driver process can reach, got {state[:40]!r}")
+                raise DetachedApplicationError(f"expected a desired state that a driver process can reach, got {state[:40]!r}")
 
     def _edit(self, wanted: DesiredChange) -> None:
         """Replace the topology by another version, given by number and hash; its text is in the session file."""
