@@ -27,7 +27,7 @@ def failure_of(app: Application, node: str, *, record: bool = False) -> Markup:
         record: whether to show the whole record too, which is read from the broker again.
     """
     error = app.error if app.status == "failed" else None
-    if error is None or error.fields.get("node") != node:
+    if error is None or error.node != node:
         return Markup("")
     error = with_record(app.client, app.name, error, app.topology)
     place = position_of(error)

@@ -112,11 +112,6 @@ class LivePicture:
         elif action == "apply" and self.state["planned"]:
             self._start("apply", lambda: self._control(self._apply))
 
-    @property
-    def updating(self) -> bool:
-        """Return whether updates are running."""
-        return self._updating.locked()
-
     def leave(self) -> None:
         """Record that no front end is connected any more."""
         self._open_views.close()
@@ -161,7 +156,7 @@ class LivePicture:
         if message == self._failed:
             return
         began, self._failed = not self._failed, message
-        node, selected = "" if error is None else error.fields.get("node"), self.state["selected"]
+        node, selected = "" if error is None else error.node, self.state["selected"]
         if error is None:
             self.set(failure="")
         elif node and began and not selected and not self.state["planned"]:

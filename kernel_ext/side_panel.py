@@ -31,7 +31,7 @@ from kstreams_repl.repl.session.topics.internal_names import internal_names
 from kstreams_repl.repl.session.topics.read import sizes_of_topics
 from kstreams_repl.repl.session.views.failed_record import position_of
 from kstreams_repl.repl.session.views.store_view import StoreView
-from kstreams_repl.system.errors import KStreamsError
+from kstreams_repl.system.errors import IllegalStateError, KStreamsError, UnknownApplicationError
 
 TARGET = "kstreams_repl"
 PICTURE_TARGET = "kstreams_repl.picture"
@@ -98,7 +98,7 @@ class SidePanel:
         try:
             session = self._workspace.current
             if session is None or not session.started:
-                raise KStreamsError("the session has not started yet")
+                raise IllegalStateError("the session has not started yet")
             found = session.schema(name)
             columns = [[one_line(cell, limit=200) for cell in row] for row in found.rows]
             comm.send({"schema": {"name": one_line(name), "columns": columns, "note": one_line(found.note)}})
@@ -138,17 +138,17 @@ class SidePanel:
         """Return the session; in a kernel without one, connect to the broker whose data is in the working directory.
 
         Raises:
-            KStreamsError: there is no such broker, so only the user knows which one to use.
+            IllegalStateError: there is no such broker, so only the user knows which one to use.
         """
         if self._workspace.current is None and not (Path.cwd() / PROJECT / "broker").is_dir():
-            raise KStreamsError("this kernel has no session yet", hint="session = kstreams_repl.connect('HOST:PORT') in a cell")
+            raise IllegalStateError("this kernel has no session yet", hint="session = kstreams_repl.connect('HOST:PORT') in a cell")
         return self._workspace.session
 
     def _application(self, name: str) -> Application:
         session = self._workspace.current
         known = {} if session is None else session.applications
         if name not in known:
-            raise KStreamsError(f"no application {name!r} in this notebook")
+            raise UnknownApplicationError(f"no application {name!r} in this notebook")
         return known[name]
 
     # ---- a tab with the picture
@@ -231,10 +231,11 @@ def _application_row(app: Application) -> dict[str, Any]:
 
 
 def _refuse_unless_failed_at(app: Application, at: str) -> None:
-    """Raise KStreamsError unless the application is failed at this record."""
+    """Raise IllegalStateError unless the application is failed at this record."""
     failed = position_of(app.error) if app.status == "failed" else None
     if str(failed) != at:
-        raise KStreamsError(f"expected {app.name} to have failed at {at}, but it {f'failed at {failed}' if failed else f'is {app.status}'}")
+        found = f"failed at {failed}" if failed else f"is {app.status}"
+        raise IllegalStateError(f"expected {app.name} to have failed at {at}, but it {found}")
 
 
 def _record_at_failure(app: Application) -> list[list[str]]:

@@ -63,11 +63,6 @@ class TailView(anywidget.AnyWidget):
         if self.running:
             threading.Thread(target=self._update, name="topo-tail", daemon=True).start()
 
-    @property
-    def updating(self) -> bool:
-        """Return whether the table is being updated."""
-        return self._updating.locked()
-
     def _update(self) -> None:
         if not self._updating.acquire(blocking=False):
             return

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from kstreams_repl.system.errors import KStreamsError, did_you_mean
+from kstreams_repl.system.errors import UnknownApplicationError, did_you_mean
 
 DEFAULT_DIRECTORY = Path(".kstreams") / "state"
 
@@ -56,7 +56,7 @@ def stop(state: Path, name: str) -> None:
 
     known = [box.application for box in mailboxes(state.absolute())]
     if name not in known:
-        raise KStreamsError(
+        raise UnknownApplicationError(
             f"no application {name!r} was deployed detached in {state}",
             hint=did_you_mean(name, known) or (f"there are {', '.join(known)}" if known else "give its state.dir: --state"),
         )

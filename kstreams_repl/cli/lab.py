@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from kstreams_repl.cli.checkout import find_checkout
-from kstreams_repl.system.errors import JavaNotFoundError, KStreamsError
+from kstreams_repl.system.errors import JavaNotFoundError, MissingPackageError
 from kstreams_repl.system.java import spark_environment
 
 _ROOT = re.compile(r"--(notebook-dir|ServerApp\.root_dir|ServerApp\.notebook_dir)(=|$)")
@@ -58,6 +58,6 @@ def main(jupyter_arguments: tuple[str, ...]) -> None:
     All other arguments go to JupyterLab: ./kstreams lab --no-browser --port 8899
     """
     if importlib.util.find_spec("jupyterlab") is None:
-        raise KStreamsError("JupyterLab is not installed.", hint="pip install 'kstreams-repl[notebook]'")
+        raise MissingPackageError("JupyterLab is not installed.", hint="pip install 'kstreams-repl[notebook]'")
     command = lab_command(jupyter_arguments)
     os.execve(command[0], command, lab_environment())

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from kstreams_repl.host.instance.control.control_files import read_whole
-from kstreams_repl.system.errors import KStreamsError, as_installed
+from kstreams_repl.system.errors import IllegalStateError, KStreamsError, as_installed
 from kstreams_repl.system.files import write_atomically
 from kstreams_repl.system.processes import ProcessRecord, open_log, start_apart
 
@@ -70,7 +70,7 @@ def refuse_background_demo(directory: Path) -> None:
     """Raise if a background demo runs in the directory: no other one may be started there.
 
     Raises:
-        KStreamsError: a background demo runs there.
+        IllegalStateError: a background demo runs there.
     """
     demo = read_background_demo(directory)
     if demo is None or not demo.is_alive:
@@ -79,7 +79,7 @@ def refuse_background_demo(directory: Path) -> None:
         what = f"a background demo runs there: process {demo.pid}, broker {demo.bootstrap_servers}, application {demo.application}"
     else:
         what = f"a background demo starts there: process {demo.pid}"
-    raise KStreamsError(
+    raise IllegalStateError(
         f"{directory}: {what}", hint=f"connect to it, or stop it: {stop_command(directory)}", path=str(directory), pid=demo.pid
     )
 

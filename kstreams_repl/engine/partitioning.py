@@ -2,7 +2,7 @@
 
 librdkafka agrees with ``partitioner=murmur2_random`` (set in `clients`). This module computes the same in Python for topics whose
 partition is chosen here, for lookups by key and for co-partitioning. Null keys have no fixed partition: callers distribute them.
-A windowed key is partitioned by its plain key (`base_key_of_windowed`), so that all windows of a key stay in one partition.
+A windowed key is partitioned by its plain key, so that all windows of a key stay in one partition (`engine/runtime/nodes/sinks.py`).
 """
 
 from __future__ import annotations
@@ -128,13 +128,3 @@ def partitioner(partitions: int) -> Callable[[bytes], int]:
         return partition
 
     return partition_of
-
-
-def base_key_of_windowed(key: bytes, *, session: bool = False) -> bytes:
-    """Return the plain key of a serialized windowed key: without the 8 bytes of the start, or the 16 of both bounds (sessions)."""
-    return key[:-16] if session else key[:-8]
-
-
-def partition_for_windowed_key(key: bytes, partitions: int, *, session: bool = False) -> int:
-    """Return the partition of a serialized windowed key, which is that of its plain key."""
-    return partition_for_key(base_key_of_windowed(key, session=session), partitions)

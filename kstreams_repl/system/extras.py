@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 
-from kstreams_repl.system.errors import KStreamsError
+from kstreams_repl.system.errors import KStreamsError, MissingPackageError
 
 EXTRA_OF = {
     "IPython": "notebook",
@@ -61,7 +61,7 @@ def missing(error: ImportError) -> KStreamsError | None:
     extra = EXTRA_OF.get(module)
     if extra is None or not isinstance(error, ModuleNotFoundError):
         return None
-    return KStreamsError(f"{module} is not installed", hint=f"pip install 'kstreams-repl[{extra}]'", module=module)
+    return MissingPackageError(f"{module} is not installed", hint=f"pip install 'kstreams-repl[{extra}]'", module=module)
 
 
 def require(*modules: str) -> None:

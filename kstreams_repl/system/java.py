@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kstreams_repl.system.errors import JavaNotFoundError, KStreamsError
+from kstreams_repl.system.errors import JavaNotFoundError
 
 MINIMUM_MAJOR = 17
 VECTOR_MODULE = "jdk.incubator.vector"
@@ -104,7 +104,7 @@ def spark_java_home(java: JavaRuntime, cache: Path | None = None) -> Path:
         cache: directory for shims, created when needed; default `shim_cache`.
 
     Raises:
-        KStreamsError: the shim could not be written.
+        JavaNotFoundError: the shim could not be written.
     """
     if java.has_vector_module:
         return java.home
@@ -114,7 +114,7 @@ def spark_java_home(java: JavaRuntime, cache: Path | None = None) -> Path:
         try:
             _write_shim(java, shim)
         except OSError as error:
-            raise KStreamsError(
+            raise JavaNotFoundError(
                 f"cannot write the Java launcher that Spark needs to {shim}: {error}",
                 hint="free some disk space, set KSTREAMS_CACHE to a directory that you can write to, or set JAVA_HOME to a full JDK",
                 path=str(shim),

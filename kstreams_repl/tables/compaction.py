@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kstreams_repl.engine.topology.table_files import TARGET_FILE_BYTES, TableFiles
-from kstreams_repl.system.errors import KStreamsError
+from kstreams_repl.system.errors import UnknownTableError
 from kstreams_repl.tables.data_files import DataFileWriter
 from kstreams_repl.tables.file_system import STAGING, TableDirectory
 from kstreams_repl.tables.formats import open_log
@@ -43,7 +43,7 @@ def compact(
         storage_options: options of the file system.
 
     Raises:
-        KStreamsError: there is no table at the path.
+        UnknownTableError: there is no table at the path.
     """
     directory = TableDirectory(path, storage_options)
     files = TableFiles(
@@ -55,7 +55,7 @@ def compact(
         return _iceberg(_in_format(files, "iceberg"), target_file_bytes)
     if directory.names(f"{STAGING}/commits"):
         return _parquet(_in_format(files, "parquet"), target_file_bytes)
-    raise KStreamsError(f"there is no table at {path}", hint="give the path of to_table_files, and --catalog for Iceberg", path=path)
+    raise UnknownTableError(f"there is no table at {path}", hint="give the path of to_table_files, and --catalog for Iceberg", path=path)
 
 
 def _in_format(files: TableFiles, format: str) -> Any:

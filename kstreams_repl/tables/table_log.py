@@ -25,6 +25,11 @@ class TableCommitConflictError(KStreamsError):
 class StalePositionError(KStreamsError):
     """The table holds another position than the files were written for: another process has committed these rows."""
 
+    @property
+    def positions(self) -> dict[str, int]:
+        """Return the table's position of each writer that it differs for."""
+        return dict(self.fields["positions"])
+
 
 @dataclass(frozen=True, slots=True)
 class DataFile:

@@ -16,7 +16,7 @@ from pyarrow import dataset, fs
 
 from kstreams_repl.engine.config import shown_address
 from kstreams_repl.engine.topology.table_files import FORMATS, TableFiles
-from kstreams_repl.system.errors import ConfigError, KStreamsError
+from kstreams_repl.system.errors import ConfigError, KStreamsError, UnknownTableError
 from kstreams_repl.system.extras import extras
 from kstreams_repl.tables.file_system import TableDirectory
 
@@ -96,7 +96,7 @@ def _format_of(files: TableFiles, directory: TableDirectory) -> str:
 
 
 def _absent(directory: TableDirectory, what: str) -> KStreamsError:
-    return KStreamsError(
+    return UnknownTableError(
         f"no {what} at {shown_address(directory.url)}",
         hint="check the path, and format= ('parquet', 'delta' or 'iceberg')",
         path=shown_address(directory.url),
@@ -137,7 +137,7 @@ def _delta(directory: TableDirectory, files: TableFiles, version: int | None) ->
     except TableNotFoundError as error:
         raise _absent(directory, "Delta table") from error
     except DeltaError as error:
-        raise KStreamsError(f"cannot open version {version} of the Delta table {uri}: {error}", path=uri) from error
+        raise UnknownTableError(f"cannot open version {version} of the Delta table {uri}: {error}", path=uri) from error
     return TableVersion(f"delta:{opened.version()}", _fragments(opened.to_pyarrow_dataset()))
 
 
@@ -159,7 +159,7 @@ def _iceberg(directory: TableDirectory, files: TableFiles, version: int | None) 
     if snapshot is None:
         if version is None:
             return TableVersion("iceberg:0", ())
-        raise KStreamsError(f"the Iceberg table {log.identifier} has no snapshot {version} any more", path=files.path)
+        raise UnknownTableError(f"the Iceberg table {log.identifier} has no snapshot {version} any more", path=files.path)
     scan = opened.scan(snapshot_id=snapshot.snapshot_id)
     arrow = ArrowScan(opened.metadata, opened.io, scan.projection(), AlwaysTrue())
 

@@ -136,7 +136,7 @@ class TableWriter:
             try:
                 commit(self.log, files, advances)
             except StalePositionError as stale:
-                self._begin_again(files, stale.fields["positions"])
+                self._begin_again(files, stale.positions)
                 continue
             failpoint("T4")
             self._committed(files, pending)

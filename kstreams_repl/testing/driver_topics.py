@@ -12,12 +12,7 @@ from kstreams_repl.engine.serdes import Serde, resolve
 from kstreams_repl.engine.serdes.header_ids import framed, on_the_wire, without_stale_ids
 from kstreams_repl.engine.serdes.schemas.registry import settings_from
 from kstreams_repl.system.durations import Millis, as_millis
-from kstreams_repl.system.errors import (
-    CallError,
-    InvalidRecordError,
-    KStreamsError,
-    did_you_mean,
-)
+from kstreams_repl.system.errors import CallError, IllegalStateError, InvalidRecordError, did_you_mean
 from kstreams_repl.system.types import Headers
 
 
@@ -250,7 +245,7 @@ class TestOutputTopic:
         """Return the oldest unread record; raise if there is none.
 
         Raises:
-            KStreamsError: there is no unread record.
+            IllegalStateError: there is no unread record.
 
         Example:
             >>> import kstreams_repl as ks
@@ -266,7 +261,7 @@ class TestOutputTopic:
         waiting = self._waiting()
         if not waiting:
             known = self.topic in self._driver.sink_topics | self._driver.produced_topic_names()
-            raise KStreamsError(
+            raise IllegalStateError(
                 f"no unread record on topic {self.topic!r}" + ("" if known else ": the topology has written nothing to it"),
                 hint=(None if known else did_you_mean(self.topic, self._driver.sink_topics)) or "check is_empty() first",
                 topic=self.topic,

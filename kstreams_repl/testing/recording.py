@@ -23,7 +23,7 @@ import orjson
 from kstreams_repl.engine.topology.names import validate_name
 from kstreams_repl.pictures.frames import Frames
 from kstreams_repl.pictures.table import Table
-from kstreams_repl.system.errors import KStreamsError, RecordingError
+from kstreams_repl.system.errors import CallError, KStreamsError, RecordingError
 from kstreams_repl.system.files import replacing
 from kstreams_repl.system.types import Headers
 from kstreams_repl.testing.driver import TopologyTestDriver
@@ -102,7 +102,7 @@ class Recording(Frames, Sequence[RecordedRecord]):
         Raises:
             UnknownTopicError: the topology does not read a recorded topic.
             StreamsProcessingError: a function of the topology raised.
-            KStreamsError: `target` is neither.
+            CallError: `target` is neither.
 
         Example:
             >>> import kstreams_repl as ks
@@ -120,7 +120,7 @@ class Recording(Frames, Sequence[RecordedRecord]):
         if topology is None:
             topology = target.build(config) if hasattr(target, "build") else None
         if topology is None:
-            raise KStreamsError(
+            raise CallError(
                 f"expected a TopologyTestDriver, a topology or a builder, got {type(target).__name__}", hint="recording.replay(builder)"
             )
         driver = TopologyTestDriver(topology, config, start_ms=self._records[0].timestamp if self._records else None)

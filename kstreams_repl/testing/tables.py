@@ -11,7 +11,7 @@ import json
 import re
 from typing import Any
 
-from kstreams_repl.system.errors import KStreamsError
+from kstreams_repl.system.errors import CallError
 from kstreams_repl.testing.driver import TestInputTopic, TestOutputTopic, TestRecord
 
 _COLUMN = re.compile(r"\s*\|\s*|\s{2,}")
@@ -70,7 +70,7 @@ def assert_output(topic: TestOutputTopic, table: str) -> None:
 
 def _record(columns: list[str], cells: list[str], line: str) -> TestRecord:
     if len(cells) != len(columns):
-        raise KStreamsError(
+        raise CallError(
             f"expected {len(columns)} values, got {len(cells)}: {line!r}",
             hint="separate columns by two spaces or |; write null as -",
         )

@@ -61,7 +61,7 @@ def test_what_control_and_instances_write_is_read_by_others(
     assert state.assignment is not None and state.assignment.tasks == {"0": ("0_0",), "1": ("0_1",)}
     assert state.versions == {1: version}
     assert state.reports == {0: report}
-    assert state.owner_of(0, 3) == "host:1:2"
+    assert getattr(state.claim_of(0, 3), "owner", None) == "host:1:2"
     assert state.ignored == 0 and reports.failed == 0
     control.close()
     reports.close()

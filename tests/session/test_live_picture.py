@@ -132,7 +132,7 @@ def test_a_front_end_watches_looks_behind_edits_pauses_and_leaves(session: ks.Se
 
     # nobody looks any more: the updates end
     live.receive({"do": "gone", "view": "one"})
-    eventually(lambda: not live.updating)
+    eventually(lambda: not live._updating.locked())
     assert live.state["status"] == "paused"
 
 

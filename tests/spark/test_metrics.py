@@ -6,10 +6,11 @@ import pytest
 
 import kstreams_repl as ks
 from kstreams_repl import StreamsBuilder, serdes
-from kstreams_repl.engine.metrics.catalogue import ABSENT, DEBUG, SPECS, TAGS, TASK
+from kstreams_repl.engine.metrics.catalogue import DEBUG, SPECS, TASK
 from kstreams_repl.host.spark.deployment import Deployment
 from kstreams_repl.repl.session.views.metrics_view import MetricsView
 from tests.spark.hosting import Host, counting, numbered, processed, running, settle
+from tests.unit.engine.metrics.contract import ABSENT, TAGS
 from tests.unit.engine.metrics.dashboards import selectors, without_data, without_meaning
 from tests.unit.engine.metrics.prometheus_page import read_page
 

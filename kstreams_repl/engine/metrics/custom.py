@@ -16,7 +16,7 @@ from kstreams_repl.engine.metrics.counters import Counter, Reader
 from kstreams_repl.engine.metrics.registry import Registry
 from kstreams_repl.engine.metrics.sensors import Avg, Count, Max, Min, Rate, Statistic, Sum, Total, Window
 from kstreams_repl.engine.metrics.snapshot import Metric
-from kstreams_repl.system.errors import KStreamsError, did_you_mean
+from kstreams_repl.system.errors import CallError, did_you_mean
 
 STATISTICS: Mapping[str, Callable[[Window], Statistic]] = {
     "avg": Avg,
@@ -63,7 +63,7 @@ class CustomSensor:
         """Record a value.
 
         Raises:
-            KStreamsError: `value` is not a finite number.
+            CallError: `value` is not a finite number.
 
         Example:
             >>> import kstreams_repl as ks
@@ -73,7 +73,7 @@ class CustomSensor:
         """
         if self.should_record:
             if not isinstance(value, (int, float)) or not isfinite(value):
-                raise KStreamsError(f"sensor {self.name!r} expected a finite number, got {value!r}")
+                raise CallError(f"sensor {self.name!r} expected a finite number, got {value!r}")
             self._counter.add(value)
 
     def add(self, name: str, statistic: str, *, group: str, tags: Mapping[str, str] | None = None) -> CustomSensor:
@@ -85,7 +85,7 @@ class CustomSensor:
             group: by convention ``stream-<scope>-metrics``.
 
         Raises:
-            KStreamsError: the statistic does not exist, or a metric of that group, name and tags exists already.
+            CallError: the statistic does not exist, or a metric of that group, name and tags exists already.
 
         Example:
             >>> import kstreams_repl as ks
@@ -95,14 +95,14 @@ class CustomSensor:
         """
         if statistic not in STATISTICS:
             hint = did_you_mean(statistic, STATISTICS) or f"one of {', '.join(STATISTICS)}"
-            raise KStreamsError(f"sensor {self.name!r} has no statistic {statistic!r}", hint=hint)
+            raise CallError(f"sensor {self.name!r} has no statistic {statistic!r}", hint=hint)
         metric = _CustomMetric(_text(group), _text(name), tuple((_text(tag), _text(text)) for tag, text in (tags or {}).items()), statistic)
         key = (metric.group, metric.name, frozenset(metric.tags))
         if (group, name) in SPECS:
-            raise KStreamsError(f"metric {name!r} of group {group!r} is a built-in metric", hint="choose another name or group")
+            raise CallError(f"metric {name!r} of group {group!r} is a built-in metric", hint="choose another name or group")
         if key in self._taken:
             other = self._taken[key]
-            raise KStreamsError(f"metric {name!r} of group {group!r} with these tags exists already in sensor {other!r}")
+            raise CallError(f"metric {name!r} of group {group!r} with these tags exists already in sensor {other!r}")
         self._taken[key] = self.name
         self._metrics.append(metric)
         return self
@@ -179,7 +179,7 @@ class StreamsMetrics:
             level: INFO, DEBUG or TRACE; the sensor records if `metrics.recording.level` is this level or finer.
 
         Raises:
-            KStreamsError: the level does not exist.
+            CallError: the level does not exist.
 
         Example:
             >>> import kstreams_repl as ks
@@ -187,7 +187,7 @@ class StreamsMetrics:
             >>> sensor = metrics.add_sensor("lookup")
         """
         if level not in LEVELS:
-            raise KStreamsError(f"expected a recording level of {', '.join(LEVELS)}, got {level!r}")
+            raise CallError(f"expected a recording level of {', '.join(LEVELS)}, got {level!r}")
         found = self._sensors.get(_text(name))
         if found is None:
             recorded = level_number(level) <= level_number(self._level)
@@ -264,5 +264,5 @@ class StreamsMetrics:
 
 def _text(word: object) -> str:
     if not isinstance(word, str) or not word:
-        raise KStreamsError(f"names, group and tags of a metric must be strings, got {word!r}")
+        raise CallError(f"names, group and tags of a metric must be strings, got {word!r}")
     return word

@@ -15,7 +15,6 @@ from math import isinf, isnan
 from kstreams_repl.engine.metrics.catalogue import CLIENT, description
 from kstreams_repl.engine.metrics.snapshot import Metric, Value
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _NO_COUNTERS = ("remaining-records-total", "size-bytes-total")
 """Named totals in Kafka Streams, but they can also decrease."""
 _ALSO_LABELS = ("alive-stream-threads", "failed-stream-threads")

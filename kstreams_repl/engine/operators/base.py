@@ -85,9 +85,6 @@ class NodeContext(Protocol):
     def child(self, name: str) -> Process:
         """Return one child's entry, to forward to it alone."""
 
-    def forward_to(self, name: str) -> Process:
-        """Alias of `child` that raises a typed error with a hint for an unknown name."""
-
     def outlet(self, key_serde: Any, value_serde: Any) -> Outlet | None:
         """Return where rows serialized by these serdes can be sent unchanged: the topic downstream of this node, if no node in between
         needs the objects and the topic is written with the same serdes. None: forward the rows one by one."""

@@ -15,7 +15,7 @@ from kstreams_repl.engine.operators.base import Cancellable, NodeContext, Operat
 from kstreams_repl.engine.processor.punctuation import PunctuationType, checked_schedule
 from kstreams_repl.engine.processor.record import FixedKeyRecord, Record, sharing
 from kstreams_repl.system.durations import Millis
-from kstreams_repl.system.errors import KStreamsError, TopologyError
+from kstreams_repl.system.errors import CallError, TopologyError
 from kstreams_repl.system.types import Headers, RecordMetadata, is_async
 
 
@@ -144,7 +144,7 @@ class NodeProcessorContext:
     def forward(self, record: Any, child: str | None = None) -> None:
         """Forward a record to all children (or the named one), depth first, before this call returns."""
         if not isinstance(record, FixedKeyRecord if self._fixed_key else Record):
-            raise KStreamsError(
+            raise CallError(
                 f"{self._node.name} cannot forward a {type(record).__name__}",
                 hint="forward a FixedKeyRecord (record.with_value(...))"
                 if self._fixed_key

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from kstreams_repl.system.durations import Millis, as_millis
-from kstreams_repl.system.errors import CallError, KStreamsError
+from kstreams_repl.system.errors import CallError
 from kstreams_repl.system.types import is_async
 
 
@@ -29,19 +29,19 @@ def checked_schedule(
     """Check the arguments of `schedule`; return the interval in ms, the type, the start in ms.
 
     Raises:
-        KStreamsError: the interval is below 1 ms, the type is unknown, the callback is not callable, or the start is not a time.
+        CallError: the interval is below 1 ms, the type is unknown, the callback is not callable, or the start is not a time.
     """
     every = as_millis(interval, "interval", least=1, error=CallError, node=node)
     try:
         clock = PunctuationType(punctuation)
     except ValueError:
-        raise KStreamsError(
+        raise CallError(
             f"unknown punctuation type {punctuation!r}",
             hint="use PunctuationType.STREAM_TIME or PunctuationType.WALL_CLOCK_TIME",
             node=node,
         ) from None
     if not callable(callback) or is_async(callback):
-        raise KStreamsError(
+        raise CallError(
             f"expected a function to call that is not async, got {callback!r}", hint="call schedule(interval, type, function)", node=node
         )
     return every, clock, _start(start, node)
@@ -52,7 +52,7 @@ def _start(start: Any, node: str | None) -> int | None:
         aware = start if start.tzinfo is not None else start.replace(tzinfo=UTC)
         return (aware - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
     if start is not None and (isinstance(start, bool) or not isinstance(start, int)):
-        raise KStreamsError(
+        raise CallError(
             f"cannot parse {start!r} as the start of a punctuation", hint="pass epoch milliseconds or a datetime (naive: UTC)", node=node
         )
     return start

@@ -24,6 +24,7 @@ from kstreams_repl.engine.stores.factory import open_store
 from kstreams_repl.engine.topology.nodes import SourceNode
 from kstreams_repl.engine.topology.subtopologies import Subtopology
 from kstreams_repl.system.errors import (
+    CallError,
     KStreamsError,
     SchemaRegistryError,
     SerializationError,
@@ -50,7 +51,7 @@ class _GlobalServices(TaskServices):
     """Services of global tasks, which have no stream time and run no punctuations."""
 
     def schedule(self, node: str, interval: int, punctuation: Any, callback: Callable[[int], None], start: int | None) -> Any:
-        raise KStreamsError(
+        raise CallError(
             f"{node} fills a global store and cannot schedule punctuations: they would never run",
             hint="schedule them in a stream processor, which may read the global store",
             node=node,
@@ -58,7 +59,7 @@ class _GlobalServices(TaskServices):
 
 
     def metrics_of(self, node: str) -> NoReturn:
-        raise KStreamsError(
+        raise CallError(
             f"{node} fills a global store and has no metrics of its own", hint="add the metric in a stream processor", node=node
         )
 

@@ -197,9 +197,6 @@ class StreamTask:
         """Size in bytes of the batches in the queues; 0 if the batches do not know it (`RecordBatch.size_bytes`)."""
         return self.group.buffered_bytes
 
-    def is_processable(self) -> bool:
-        return self.group.ready(self.services.wall_clock())
-
     # ---- processing ------------------------------------------------------------------------------------------------------------
 
     def process(self, max_records: int = 1, before: int = FOREVER) -> int:

@@ -35,7 +35,7 @@ from kstreams_repl.engine.serdes.header_ids import as_received
 from kstreams_repl.engine.serdes.schemas.registry import settings_from
 from kstreams_repl.engine.topology.nodes import Node
 from kstreams_repl.engine.topology.stores import StoreBuilder
-from kstreams_repl.system.errors import KStreamsError
+from kstreams_repl.system.errors import IllegalStateError
 from kstreams_repl.system.types import Headers, TaskId
 
 
@@ -184,10 +184,10 @@ class TaskServices:
         """Return the directory for files of the task's processors.
 
         Raises:
-            KStreamsError: the task has none.
+            IllegalStateError: the task has none.
         """
         if self.make_state_dir is None:
-            raise KStreamsError(f"{node} has no directory for files here", hint="call state_dir in init or later", node=node)
+            raise IllegalStateError(f"{node} has no directory for files here", hint="call state_dir in init or later", node=node)
         return self.make_state_dir()
 
     def request_commit(self) -> None:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -191,7 +190,3 @@ class LagInfo:
             3
         """
         return max(0, self.end_offset_position - self.current_offset_position)
-
-
-StorePartitionLags = Mapping[str, Mapping[int, LagInfo]]
-"""By store and partition."""

@@ -121,11 +121,6 @@ class JournalState:
         """The reports that contain a failure, by slot."""
         return {slot: report for slot, report in self._reports.items() if report.failure is not None}
 
-    def owner_of(self, slot: int, epoch: int, run: str = "") -> str | None:
-        """Return the owner of the first claim to a slot in an epoch; None without a claim."""
-        claim = self.claim_of(slot, epoch, run)
-        return None if claim is None else claim.owner
-
     def claim_of(self, slot: int, epoch: int, run: str = "") -> Claim | None:
         """Return the claim that holds a slot in an epoch."""
         claim = self._claims.get((run, slot))
@@ -163,11 +158,6 @@ class JournalState:
         if busy is None or slot not in busy:
             return busy is not None
         return report is not None and report is not self._reports_at_command.get(slot) and report.state in _ENDED
-
-    def all_report(self, state: str) -> bool:
-        """Return whether every instance of the desired state has reported ``state`` in its generation."""
-        wanted = self.desired.instances if self.desired else 0
-        return wanted > 0 and all(slot in self._reports and self._reports[slot].state == state for slot in range(wanted))
 
     def apply(self, key: bytes | None, value: bytes | None, offset: int) -> bool:
         """Fold one record in.

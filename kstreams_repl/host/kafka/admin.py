@@ -29,7 +29,7 @@ from confluent_kafka.admin import (
 from kstreams_repl.host.kafka.clients import Isolation
 from kstreams_repl.host.kafka.failures import error_of, unknown_topic
 from kstreams_repl.host.kafka.group_admin import GroupAdmin
-from kstreams_repl.system.errors import AuthorizationError, KStreamsError
+from kstreams_repl.system.errors import AuthorizationError, TopicExistsError
 from kstreams_repl.system.types import TopicPartition
 
 _ISOLATION = {"read_committed": IsolationLevel.READ_COMMITTED, "read_uncommitted": IsolationLevel.READ_UNCOMMITTED}
@@ -155,7 +155,8 @@ class Admin(GroupAdmin):
             The names of the created topics.
 
         Raises:
-            KStreamsError: a topic exists already, or the broker rejected its settings.
+            TopicExistsError: a topic exists already.
+            KStreamsError: the broker rejected its settings.
             BrokerUnavailableError: no answer in time.
 
         Example:
@@ -181,7 +182,7 @@ class Admin(GroupAdmin):
                 if exists and exist_ok:
                     continue
                 if exists:
-                    raise KStreamsError(
+                    raise TopicExistsError(
                         f"topic {name!r} exists already", hint="delete it first, or pass exist_ok=True", topic=name
                     ) from error
                 raise self._translated(error, f"creating the topic {name!r}", topic=name) from error

@@ -20,7 +20,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, cimpl
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
-from kstreams_repl.system.errors import KStreamsError
+from kstreams_repl.system.errors import MissingPackageError
 from kstreams_repl.system.types import TopicPartition
 
 OffsetAndMetadata = tuple[int, str]
@@ -181,7 +181,7 @@ def _library() -> Any:
             function = getattr(library, f"rd_kafka_{name}")
             function.restype, function.argtypes = returns, takes
     except AttributeError as error:
-        raise KStreamsError(
+        raise MissingPackageError(
             f"cannot find librdkafka's functions through {cimpl.__file__}: {error}",
             hint="install the confluent-kafka wheel from PyPI (pip install --force-reinstall confluent-kafka)",
         ) from error

@@ -20,7 +20,7 @@ from kstreams_repl.host.kafka.clients import ClientEvents, ClientSettings, Isola
 from kstreams_repl.host.kafka.failures import translate
 from kstreams_repl.host.kafka.group_offsets import assign, is_passing
 from kstreams_repl.host.kafka.record_batch import columns
-from kstreams_repl.system.errors import BrokerUnavailableError, KStreamsError
+from kstreams_repl.system.errors import BrokerUnavailableError, CallError
 from kstreams_repl.system.types import RecordBatch, TopicPartition
 
 READ_GROUP = "kstreams-repl-reader"
@@ -73,7 +73,7 @@ def ranges_of(
     wanted = [TopicPartition(topic, number) for number in (range(count) if partitions is None else partitions)]
     beyond = [at.partition for at in wanted if not 0 <= at.partition < count]
     if beyond:
-        raise KStreamsError(f"topic {topic!r} has {count} partitions, there is no partition {beyond[0]}", topic=topic, partition=beyond[0])
+        raise CallError(f"topic {topic!r} has {count} partitions, there is no partition {beyond[0]}", topic=topic, partition=beyond[0])
     first = admin.beginning_offsets(wanted)
     after = admin.settled_end_offsets(wanted) if settled else admin.end_offsets(wanted, isolation=isolation)
     low = {at: _bound(start, at, first[at]) for at in wanted}

@@ -28,6 +28,11 @@ _GRACE_SECONDS = 0.5
 class TransactionDoubtError(KStreamsError):
     """It is unknown whether a transactional call took effect. Close the producer and read the committed state again."""
 
+    @property
+    def refused(self) -> bool:
+        """As `ProductionError.refused`."""
+        return bool(self.fields.get("refused"))
+
 
 class TransactionalProducer:
     """A producer with one transactional id. Not thread-safe.

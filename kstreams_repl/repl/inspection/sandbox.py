@@ -16,7 +16,7 @@ from pathlib import Path
 import duckdb
 
 from kstreams_repl.host.kafka.embedded.jars import cache_directory
-from kstreams_repl.system.errors import KStreamsError
+from kstreams_repl.system.errors import SqlError
 from kstreams_repl.system.forks import finalizer_of, undying_when_forked
 from kstreams_repl.system.process_info import start_time
 
@@ -57,14 +57,14 @@ def quote_identifier(name: str) -> str:
     """Return a name as an SQL identifier: in double quotes, with double quotes inside doubled.
 
     Raises:
-        KStreamsError: the name contains a NUL character, which SQL names cannot contain.
+        SqlError: the name contains a NUL character, which SQL names cannot contain.
 
     Example:
         >>> quote_identifier('flights"; DROP')
         '"flights""; DROP"'
     """
     if "\0" in name:
-        raise KStreamsError(f"{name!r} cannot be a name in SQL", hint="remove the NUL character from the name")
+        raise SqlError(f"{name!r} cannot be a name in SQL", hint="remove the NUL character from the name")
     return '"' + name.replace('"', '""') + '"'
 
 

@@ -93,7 +93,7 @@ class SessionBroker:
     def _say_why_it_ended(self, broker: EmbeddedBroker) -> None:
         """Report why it ended before it is started again; raise if its disk is full."""
         why = broker.why_ended()
-        if "needed_bytes" in why.fields and why.fields["free_bytes"] < why.fields["needed_bytes"]:
+        if why.disk_is_full:
             raise why
         self._report(why.message)
 

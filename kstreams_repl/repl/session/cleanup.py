@@ -21,7 +21,7 @@ from kstreams_repl.repl.session.application.read_only import ReadOnlyApplication
 from kstreams_repl.repl.session.cluster_client import ClusterClient
 from kstreams_repl.repl.session.session_file import SessionFiles
 from kstreams_repl.repl.session.topics.internal_names import is_called_internal, journals
-from kstreams_repl.system.errors import KStreamsError, SessionFileError, TopicInUseError, UnknownTopicError, did_you_mean
+from kstreams_repl.system.errors import IllegalStateError, SessionFileError, TopicInUseError, UnknownTopicError, did_you_mean
 from kstreams_repl.system.types import TopicPartition
 
 
@@ -149,11 +149,11 @@ def cleanup_of(client: ClusterClient, applications: Mapping[str, ReadOnlyApplica
     """List what belongs to an application, as `Session.cleanup`.
 
     Raises:
-        KStreamsError: it is running.
+        IllegalStateError: it is running.
     """
     app = applications.get(name)
     if app is not None and app.status in ("starting", "running"):
-        raise KStreamsError(
+        raise IllegalStateError(
             f"expected {name} to be stopped, paused or failed, but it is {app.status}",
             hint=f"stop it first: session.applications[{name!r}].stop()",
         )

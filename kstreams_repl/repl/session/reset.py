@@ -25,7 +25,7 @@ from kstreams_repl.repl.session.application.read_only import ReadOnlyApplication
 from kstreams_repl.repl.session.cleanup import cleanup_of
 from kstreams_repl.repl.session.cluster_client import ClusterClient
 from kstreams_repl.repl.session.topics.produce import milliseconds
-from kstreams_repl.system.errors import KStreamsError, UnknownTopicError, did_you_mean
+from kstreams_repl.system.errors import CallError, UnknownTopicError, did_you_mean
 from kstreams_repl.system.types import TopicPartition
 
 _FENCE_MS = 10_000
@@ -191,7 +191,7 @@ def refuse_both(to: Any, shift_by: int | None) -> None:
     """Raise if two places are given.
 
     Raises:
-        KStreamsError: they are.
+        CallError: they are.
     """
     if to is not None and shift_by is not None:
-        raise KStreamsError(f"expected to= or shift_by=, got both: {to!r} and {shift_by}", hint="leave one of them out")
+        raise CallError(f"expected to= or shift_by=, got both: {to!r} and {shift_by}", hint="leave one of them out")

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from kstreams_repl.system.errors import KStreamsError
+from kstreams_repl.system.errors import ConfigError, IllegalStateError, KStreamsError
 
 TEMPORARY = "temporary"
 PROJECT = ".kstreams"
@@ -16,7 +16,7 @@ PROJECT = ".kstreams"
 
 def closed_error() -> KStreamsError:
     """Return the error for calls on a closed session."""
-    return KStreamsError("this session is closed", hint="open another: session = kstreams_repl.connect(...)")
+    return IllegalStateError("this session is closed", hint="open another: session = kstreams_repl.connect(...)")
 
 
 class SessionDirectory:
@@ -41,7 +41,7 @@ class SessionDirectory:
         """The directory, created on first access; readable by its user only.
 
         Raises:
-            KStreamsError: it cannot be created, or was temporary and has been removed.
+            ConfigError: it cannot be created, or was temporary and has been removed.
         """
         if self.closed:
             raise closed_error()
@@ -50,7 +50,7 @@ class SessionDirectory:
         try:
             self._path.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
-            raise KStreamsError(
+            raise ConfigError(
                 f"the directory {self._path} cannot be created: {error.strerror or error}",
                 hint='choose another: connect(directory="…"), or connect(directory="temporary"), which is removed at the end',
                 path=str(self._path),

@@ -27,7 +27,7 @@ from kstreams_repl.repl.session.views.spark_frames import refuse_bounds, spark_f
 from kstreams_repl.repl.session.views.sql_query import run_query
 from kstreams_repl.repl.session.views.store_view import StoreView
 from kstreams_repl.system.durations import Seconds, as_seconds
-from kstreams_repl.system.errors import ConfigError, KStreamsError
+from kstreams_repl.system.errors import CallError, ConfigError
 from kstreams_repl.testing.recording import Recording
 
 
@@ -373,7 +373,7 @@ class TopicAccess:
 
         Raises:
             UnknownTopicError: there is no such topic or store.
-            KStreamsError: `name` is neither a name nor a store.
+            CallError: `name` is neither a name nor a store.
 
         Example:
             >>> frame = session.spark_frame('words')
@@ -384,7 +384,7 @@ class TopicAccess:
             refuse_bounds(topic_limit, offsets, start, end)
             return name.spark_frame()
         if not isinstance(name, str):
-            raise KStreamsError(
+            raise CallError(
                 f"expected the name of a topic or store, or a store, got a {type(name).__name__}",
                 hint='session.spark_frame("flights"), or session.spark_frame(app.store("counts"))',
             )

@@ -12,7 +12,6 @@ from kstreams_repl.engine.serdes import Serde
 from kstreams_repl.serving.wire import key_of, to_wire
 from kstreams_repl.system.errors import CallError, QueryLimitError
 
-KINDS = ("get", "range", "prefix", "windows", "sessions", "versions", "count")
 _WITH_TIMES = frozenset({"windows", "sessions", "versions"})
 _MOST_NUMBER = 2**63 - 1
 BEHIND = 412
@@ -24,7 +23,8 @@ class Read:
     """One read of one store.
 
     Attributes:
-        kind: one of `KINDS`; ``windows`` and ``sessions`` without a key read all keys.
+        kind: ``get``, ``range``, ``prefix``, ``windows``, ``sessions``, ``versions`` or ``count``; ``windows`` and ``sessions`` without a
+            key read all keys.
         key: the key, deserialized; meaningless unless `has_key`.
         low, high: bounds of a range of keys, both inclusive; None: open. Of windows and sessions: without a key.
         prefix: of keys, as text.

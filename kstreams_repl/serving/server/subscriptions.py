@@ -8,7 +8,7 @@ A reader that takes events more slowly than they come gets a last event ``droppe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 from starlette.responses import StreamingResponse
@@ -170,6 +170,3 @@ def position_of_id(text: str) -> Offsets:
 def event_answer(events: AsyncIterator[bytes]) -> StreamingResponse:
     """Return events as an answer without an end."""
     return StreamingResponse(events, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
-
-
-Subscribe = Callable[[str, str | None, bool], AsyncIterator[bytes]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kstreams_repl.system.errors import KStreamsError
+from kstreams_repl.system.errors import KStreamsError, MissingPackageError
 from kstreams_repl.system.forks import undying_when_forked
 
 
@@ -13,13 +13,15 @@ def open_database() -> Any:
     """Return a database in memory for one thread, without files and extensions, whose settings are locked.
 
     Raises:
-        KStreamsError: duckdb is not installed.
+        MissingPackageError: duckdb is not installed.
     """
     try:
         import duckdb
         import numpy  # noqa: F401 - results are fetched with it
     except ImportError as cause:
-        raise KStreamsError(f"sql() needs {cause.name}, which is not installed", hint="pip install 'kstreams-repl[sql]' numpy") from cause
+        raise MissingPackageError(
+            f"sql() needs {cause.name}, which is not installed", hint="pip install 'kstreams-repl[sql]' numpy"
+        ) from cause
     database = duckdb.connect(":memory:", config={"python_enable_replacements": "false", "python_scan_all_frames": "false"})
     undying_when_forked(database)
     for name, value in (

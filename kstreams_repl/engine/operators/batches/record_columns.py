@@ -15,7 +15,7 @@ from kstreams_repl.engine import serdes
 from kstreams_repl.engine.operators.batches.exact_columns import exact_array
 from kstreams_repl.engine.operators.batches.json_fields import json_reader, json_type
 from kstreams_repl.engine.serdes import Serde
-from kstreams_repl.system.errors import InvalidRecordError, KStreamsError, TopologyError, did_you_mean
+from kstreams_repl.system.errors import InvalidRecordError, MissingPackageError, TopologyError, did_you_mean
 from kstreams_repl.system.types import Headers
 
 COORDINATES = ("key", "timestamp", "partition", "offset", "headers")
@@ -157,13 +157,13 @@ def arrow(what: str) -> Any:
     """Return the module pyarrow.
 
     Raises:
-        KStreamsError: it is not installed.
+        MissingPackageError: it is not installed.
     """
     try:
         import pyarrow
         import pyarrow.compute
     except ImportError as cause:
-        raise KStreamsError(f"{what} needs pyarrow, which is not installed", hint="pip install 'kstreams-repl[kafka]'") from cause
+        raise MissingPackageError(f"{what} needs pyarrow, which is not installed", hint="pip install 'kstreams-repl[kafka]'") from cause
     return pyarrow
 
 

@@ -19,7 +19,7 @@ from kstreams_repl.engine.operators.batches.partial_columns import Merging, Part
 from kstreams_repl.engine.operators.batches.record_columns import VALUE
 from kstreams_repl.engine.operators.batches.sql_grouping import Merge
 from kstreams_repl.engine.operators.tables.tuple_forwarder import forwards_on_flush
-from kstreams_repl.system.errors import InvalidRecordError, KStreamsError
+from kstreams_repl.system.errors import InvalidRecordError, StateStoreError
 from kstreams_repl.system.types import Headers
 
 
@@ -82,10 +82,10 @@ class MergePartials:
         """Return what is kept of a row for each result of a partial; None for what it does not have yet.
 
         Raises:
-            KStreamsError: an earlier query wrote the row in another form.
+            StateStoreError: an earlier query wrote the row in another form.
         """
         if row is not None and self.is_value is isinstance(row, dict):
-            raise KStreamsError(
+            raise StateStoreError(
                 f"the row of {key!r} has another form than the query's results: {str(row)[:60]}",
                 hint="an earlier query selected other columns: reset the store, or give the table a new one",
             )

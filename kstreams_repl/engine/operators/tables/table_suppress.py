@@ -8,7 +8,8 @@ from typing import Any
 from kstreams_repl.engine.operators.aggregates.window_close import StreamTime
 from kstreams_repl.engine.operators.base import Change, NodeContext, Operator, Process
 from kstreams_repl.engine.processor.record_context import ContextSnapshot
-from kstreams_repl.system.errors import KStreamsError
+from kstreams_repl.engine.runtime.record_context import ContextSnapshot
+from kstreams_repl.system.errors import StateStoreError
 from kstreams_repl.system.types import Headers
 
 _UNBOUNDED = 2**63 - 1
@@ -77,7 +78,7 @@ class TableSuppress(Operator):
         most_bytes = _UNBOUNDED if self.max_bytes is None else self.max_bytes
         while buffer.record_count() > most or buffer.byte_size() > most_bytes:
             if self.shut_down_when_full:
-                raise KStreamsError(
+                raise StateStoreError(
                     f"the buffer of {name} exceeds its bounds: {buffer.record_count()} records, {buffer.byte_size()} bytes",
                     hint="give suppress a larger buffer, or let it emit early when it is full",
                     node=name,

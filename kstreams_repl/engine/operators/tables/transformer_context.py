@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 from kstreams_repl.engine.operators.base import NodeContext
 from kstreams_repl.engine.operators.processor_api import NodeProcessorContext, follow_task, supplied
-from kstreams_repl.system.errors import KStreamsError
+from kstreams_repl.system.errors import CallError
 
 
 def _nothing(key: Any, value: Any, timestamp: int, headers: Any) -> None:
@@ -20,7 +20,7 @@ class TransformerContext(NodeProcessorContext):
         super().__init__(node, _nothing, fixed_key=True)
 
     def forward(self, record: Any, child: str | None = None) -> NoReturn:
-        raise KStreamsError(
+        raise CallError(
             f"the transformer of {self._node.name} called forward",
             hint="return the new value from transform(key, value), or use process_values on a stream",
             node=self._node.name,

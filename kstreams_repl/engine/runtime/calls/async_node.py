@@ -87,7 +87,7 @@ class AsyncNode:
         self._serial = order == "key" or (order == "partition" and operator.is_processor)
         self._replayed_first = operator.is_processor
         self._limit = self.options.in_flight * _AHEAD
-        self.retried = self.failed = 0
+        self.failed = 0
 
     # ---- records come in
 
@@ -247,7 +247,6 @@ class AsyncNode:
         call.trace = "".join(traceback.format_exception(error))[-_MOST_TRACE:]
         call.done, call.changed, call.result, call.error, call.effects = False, True, None, None, None
         heappush(self.parked, (call.due, call.seq))
-        self.retried += 1
         return True
 
     @property

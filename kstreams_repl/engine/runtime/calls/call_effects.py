@@ -13,7 +13,7 @@ from typing import Any
 from kstreams_repl.engine.operators.base import NodeContext, Process
 from kstreams_repl.engine.processor.current_call import CallContext
 from kstreams_repl.engine.processor.record import FixedKeyRecord, Record
-from kstreams_repl.system.errors import InvalidStateStoreError, KStreamsError
+from kstreams_repl.system.errors import CallError, InvalidStateStoreError
 
 _WRITES = frozenset({"put", "put_if_absent", "put_all", "delete", "remove"})
 _ANSWERED = frozenset({"put_if_absent", "delete"})
@@ -54,10 +54,10 @@ class CallEffects:
         """Forward a record when the call has ended.
 
         Raises:
-            KStreamsError: it is not a record of the right kind.
+            CallError: it is not a record of the right kind.
         """
         if not isinstance(record, self._kind):
-            raise KStreamsError(
+            raise CallError(
                 f"{self._node.name} cannot forward a {type(record).__name__}",
                 hint=f"forward a {self._kind.__name__}, for example record.with_value(...)", node=self._node.name,
             )  # fmt: skip

@@ -103,8 +103,6 @@ class TaskNode:
             node=self.name,
         )
 
-    forward_to = child
-
     def outlet(self, key_serde: Any, value_serde: Any) -> Outlet | None:
         if self.sink is None:
             return None

@@ -20,6 +20,7 @@ from kstreams_repl.engine.topology.table_files import TableFiles
 from kstreams_repl.system.errors import (
     KStreamsError,
     OutputRetryError,
+    ProductionError,
     SchemaRegistryError,
     SerializationError,
     UnknownTopicError,
@@ -42,13 +43,14 @@ class SinkSite:
         return self._services.error_context(self.node)
 
     def decide(self, context: ErrorContext, error: Exception) -> Response:
-        fields = error.fields if isinstance(error, KStreamsError) else {}
-        if fields.get("final"):
+        sent = error if isinstance(error, ProductionError) else None
+        if sent is not None and sent.final:
             return Response.FAIL
+        retriable = sent is not None and sent.retriable
         if self._handler is None:
-            return Response.RETRY if fields.get("retriable") else Response.FAIL
+            return Response.RETRY if retriable else Response.FAIL
         response = ask(self._handler, context, error, "production.exception.handler")
-        passes = fields.get("retriable") or isinstance(error, UnknownTopicError)
+        passes = retriable or isinstance(error, UnknownTopicError)
         return Response.FAIL if response is Response.RETRY and not passes else response
 
     def give_up(self, context: ErrorContext, error: Exception, reason: str = "production") -> None:

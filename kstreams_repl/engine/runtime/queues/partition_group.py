@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from kstreams_repl.engine.runtime.queues.java_queue import JavaPriorityQueue
 from kstreams_repl.engine.runtime.queues.record_queue import RecordQueue, StreamClock
-from kstreams_repl.system.errors import KStreamsError
+from kstreams_repl.system.errors import IllegalStateError
 from kstreams_repl.system.types import RecordBatch, TopicPartition
 
 FOREVER = 1 << 63
@@ -38,7 +38,7 @@ class PartitionGroup:
     def add(self, partition: TopicPartition, batch: RecordBatch) -> None:
         queue = self.queues.get(partition)
         if queue is None:
-            raise KStreamsError(
+            raise IllegalStateError(
                 f"partition {partition} does not belong to this task", topic=partition.topic, partition=partition.partition
             )
         was_empty = not queue.has_head

@@ -19,7 +19,7 @@ from kstreams_repl.engine.calls.node_caller import NodeCaller
 from kstreams_repl.engine.operators.streams.stream_async import StreamAsync
 from kstreams_repl.engine.runtime.calls.call import Call, Done
 from kstreams_repl.engine.runtime.calls.call_results import ResultLog
-from kstreams_repl.system.errors import KStreamsError
+from kstreams_repl.system.errors import StateStoreMigratedError
 from kstreams_repl.system.log_context import carried
 
 _LOG = logging.getLogger("kstreams_repl.host.instance")
@@ -202,4 +202,6 @@ class TaskCaller:
                 return answer.result(1.0)
             except TimeoutError:
                 if self._runner._closed:
-                    raise KStreamsError("the instance ended while a call asked its store", hint="the call is made again") from None
+                    raise StateStoreMigratedError(
+                        "the instance ended while a call asked its store", hint="the call is made again"
+                    ) from None

@@ -20,6 +20,7 @@ from kstreams_repl.engine.topology.nodes import SinkNode
 from kstreams_repl.host.instance.application_plan import ApplicationPlan
 from kstreams_repl.host.instance.failures.careful_period import CarefulPeriod
 from kstreams_repl.host.kafka.admin import Admin
+from kstreams_repl.host.kafka.transactional import TransactionDoubtError
 from kstreams_repl.system.errors import KStreamsError, ProductionError
 from kstreams_repl.system.types import Headers
 
@@ -65,7 +66,8 @@ class RejectedRecords(CarefulPeriod):
         Raises:
             ProductionError: it has done so too many times.
         """
-        if not isinstance(error, OutputRejectedError) and not error.fields.get("refused"):
+        found = isinstance(error, ProductionError | TransactionDoubtError) and error.refused
+        if not isinstance(error, OutputRejectedError) and not found:
             return False
         self.take_care(_CALM_SECONDS)
         self._rounds += 1

@@ -9,7 +9,6 @@ warm, then one without an owner.
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -119,8 +118,3 @@ def _server_kept(plan: ApplicationPlan, shipment: Shipment, place: str, state_di
             insecure=plan.config["repl.server.insecure"],
         )
     )
-
-
-def worker_state() -> dict[str, Any]:
-    """Return what this worker holds, for tests."""
-    return {"pid": os.getpid(), "plans": sorted(_plans)}

@@ -20,7 +20,7 @@ import psutil
 from kstreams_repl.host.kafka.embedded.broker import SupervisedJvm
 from kstreams_repl.host.kafka.embedded.layout import BrokerDirectory, BrokerRecord
 from kstreams_repl.host.spark.slots.worker_pools import python_path
-from kstreams_repl.system.errors import DeployError, KStreamsError
+from kstreams_repl.system.errors import DeployError, IllegalStateError
 from kstreams_repl.system.extras import extras
 from kstreams_repl.system.java import spark_environment
 from kstreams_repl.system.processes import ProcessMark
@@ -57,10 +57,10 @@ class StandaloneCluster:
         """The address for `connect(spark=…)`.
 
         Raises:
-            KStreamsError: it has not been started.
+            IllegalStateError: it has not been started.
         """
         if not self._master:
-            raise KStreamsError("the cluster has not been started", hint="call start() first")
+            raise IllegalStateError("the cluster has not been started", hint="call start() first")
         return self._master
 
     def start(self) -> StandaloneCluster:

@@ -48,7 +48,7 @@ from kstreams_repl.repl.session.views.consumer_lag import FEW
 from kstreams_repl.repl.session.views.counts_reader import CountsReader
 from kstreams_repl.repl.session.views.picture_overlay import silent_lines, summary_of
 from kstreams_repl.system.durations import Seconds, as_seconds
-from kstreams_repl.system.errors import DeployError, KStreamsError
+from kstreams_repl.system.errors import DeployError, IllegalStateError, KStreamsError
 
 if TYPE_CHECKING:
     from kstreams_repl.host.spark.deployment import Deployment
@@ -280,7 +280,7 @@ class Application(ApplicationView):
 
         The savepoint stays in the session's directory, in ``savepoints/``, until it is deleted. ``session.deploy(builder, name,
         from_savepoint=…)`` starts from it and reads the later records again, so the topics that it writes receive their results a
-        second time. Raises KStreamsError when a savepoint of that name exists, or the application has failed.
+        second time. Raises CallError when a savepoint of that name exists, IllegalStateError when the application has failed.
 
         Example:
             >>> saved = app.savepoint('before-the-change')
@@ -289,7 +289,7 @@ class Application(ApplicationView):
         """
         path = savepoint_path(self.client, self.name, name)
         if self.status not in ("starting", "running", "paused", "stopped"):
-            raise KStreamsError(
+            raise IllegalStateError(
                 f"{self.name} is {self.status}: its state and offsets may not be of the same commit",
                 hint="resume it or stop it, then take the savepoint",
             )

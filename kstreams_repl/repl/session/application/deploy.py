@@ -35,7 +35,7 @@ from kstreams_repl.repl.session.application.start_offsets import is_time, starti
 from kstreams_repl.repl.session.cleanup import cleanup_of
 from kstreams_repl.repl.session.cluster_client import DEFAULT_PARTITIONS, ClusterClient
 from kstreams_repl.repl.session.source.source_slice import program_of
-from kstreams_repl.system.errors import DeployError, KStreamsError, TopologyError, did_you_mean
+from kstreams_repl.system.errors import CallError, DeployError, TopologyError, did_you_mean
 from kstreams_repl.system.extras import require
 
 
@@ -161,7 +161,7 @@ def create_missing_topics(client: ClusterClient, topology: Topology, wanted: Any
     if not wanted:
         return
     if not isinstance(wanted, bool | Mapping):
-        raise KStreamsError(
+        raise CallError(
             f"create_topics must be True or {{topic: partitions}}, got a {type(wanted).__name__}",
             hint=f'create_topics={{"{wanted}": {DEFAULT_PARTITIONS}}}',
         )

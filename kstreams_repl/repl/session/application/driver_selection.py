@@ -12,7 +12,7 @@ from kstreams_repl.repl.session.application.detached.mailbox import Mailbox
 from kstreams_repl.repl.session.cluster_client import ClusterClient
 from kstreams_repl.repl.session.left_applications import driving_process
 from kstreams_repl.repl.session.session_file import SavedVersion
-from kstreams_repl.system.errors import DeployError, DetachedApplicationError, KStreamsError
+from kstreams_repl.system.errors import DeployError, DetachedApplicationError, IllegalStateError
 
 
 def refuse_what_ends_with_us(client: ClusterClient) -> None:
@@ -77,11 +77,11 @@ def refuse_driven(name: str, root: Any) -> None:
     """Raise if another process drives the application: nothing of it may be deleted.
 
     Raises:
-        KStreamsError: another process drives it.
+        IllegalStateError: another process drives it.
     """
     driver = Mailbox(root, name).driven
     if driver is not None:
-        raise KStreamsError(
+        raise IllegalStateError(
             f"{name} is {driver.state}, driven by process {driver.pid}",
             hint=f"stop it first: session.attach({name!r}).stop()",
             pid=driver.pid,
@@ -95,8 +95,8 @@ def refuse_running(name: str, root: Path, *, attached: bool) -> None:
         attached: this session has it.
 
     Raises:
-        KStreamsError: it does.
+        IllegalStateError: it does.
     """
     pid = driving_process(root, name)
     if pid is not None and not (pid == os.getpid() and attached):
-        raise KStreamsError(f"{name} is running, driven by process {pid}", hint="stop it in that process first: app.stop()", pid=pid)
+        raise IllegalStateError(f"{name} is running, driven by process {pid}", hint="stop it in that process first: app.stop()", pid=pid)

@@ -42,7 +42,7 @@ from kstreams_repl.repl.session.application.read_only import ReadOnlyApplication
 from kstreams_repl.repl.session.application.versions import VersionHistory
 from kstreams_repl.repl.session.source.code_changes import code_changes
 from kstreams_repl.repl.session.source.source_slice import Program
-from kstreams_repl.system.errors import KStreamsError, SchemaRegistryError, TopologyError, did_you_mean
+from kstreams_repl.system.errors import IllegalStateError, SchemaRegistryError, TopologyError, did_you_mean
 
 if TYPE_CHECKING:
     from kstreams_repl.host.spark.fencing.state_migration import Migration
@@ -277,12 +277,12 @@ def plan_rollback(
     """Return the plan of an edit back to the version before the present one, as `Application.rollback`.
 
     Raises:
-        KStreamsError: this is the first version.
+        IllegalStateError: this is the first version.
         TopologyError: a converted store has no reverse function.
     """
     versions = history.versions
     if len(versions) < 2:
-        raise KStreamsError(
+        raise IllegalStateError(
             f"{application.name} is at its first version: there is none before it", hint="app.versions lists the versions"
         )
     before = versions[-2]

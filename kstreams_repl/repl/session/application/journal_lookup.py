@@ -14,7 +14,13 @@ from kstreams_repl.repl.session.application.versions import VersionHistory
 from kstreams_repl.repl.session.cluster_client import ClusterClient
 from kstreams_repl.repl.session.session_file import SavedVersion, confirm
 from kstreams_repl.repl.session.topics.internal_names import JOURNAL, journals
-from kstreams_repl.system.errors import BrokerUnavailableError, ConfigError, KStreamsError, SessionFileError, did_you_mean
+from kstreams_repl.system.errors import (
+    BrokerUnavailableError,
+    ConfigError,
+    SessionFileError,
+    UnknownApplicationError,
+    did_you_mean,
+)
 
 _OPEN_SECONDS = 25.0
 """A live writer's transaction takes milliseconds; the broker aborts a killed writer's after 10 s and checks for it every 10 s."""
@@ -30,11 +36,11 @@ def journal_of(client: ClusterClient, name: str) -> JournalState:
     """Return the present state of an application's journal.
 
     Raises:
-        KStreamsError: there is no application of that name.
+        UnknownApplicationError: there is no application of that name.
     """
     known = deployed_names(client)
     if journal_topic_name(name) not in client.admin.topics():
-        raise KStreamsError(
+        raise UnknownApplicationError(
             f"there is no application {name!r} on this cluster",
             hint=did_you_mean(name, known)
             or (f"its applications are {', '.join(known)}" if known else f"deploy it: session.deploy(builder, {name!r})"),

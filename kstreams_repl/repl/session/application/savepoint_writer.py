@@ -22,7 +22,7 @@ from kstreams_repl.repl.session.application.deploy_preview import check
 from kstreams_repl.repl.session.application.journal_lookup import journal_of
 from kstreams_repl.repl.session.application.savepoints import FOLDER, FORMAT, MANIFEST, RECORDS, VERSION, Savepoint, row_format
 from kstreams_repl.repl.session.cluster_client import ClusterClient
-from kstreams_repl.system.errors import KStreamsError
+from kstreams_repl.system.errors import CallError
 from kstreams_repl.system.types import TopicPartition
 from kstreams_repl.testing.recording import RecordedRecord, Recording
 
@@ -31,11 +31,11 @@ def savepoint_path(client: ClusterClient, application: str, name: str) -> Path:
     """Return the directory for a new savepoint.
 
     Raises:
-        KStreamsError: there is a savepoint of that name.
+        CallError: there is a savepoint of that name.
     """
     path = client.directory.path / FOLDER / application / validate_name(name, "savepoint")
     if path.exists():
-        raise KStreamsError(
+        raise CallError(
             f"{application} already has a savepoint {name!r}",
             hint=f"choose another name, or delete it: Savepoint.load({str(path)!r}).delete()",
         )

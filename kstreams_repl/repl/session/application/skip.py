@@ -14,7 +14,7 @@ from kstreams_repl.engine.config import SKIPPED_RECORDS, StreamsConfig
 from kstreams_repl.repl.session.application.read_only import ReadOnlyApplication
 from kstreams_repl.repl.session.topics.records import ReadRecord
 from kstreams_repl.repl.session.views.failed_record import position_of
-from kstreams_repl.system.errors import DeployError, KStreamsError
+from kstreams_repl.system.errors import CallError, DeployError
 from kstreams_repl.system.types import RecordPosition, TopicPartition
 
 
@@ -54,7 +54,7 @@ def _position(at: Any) -> RecordPosition:
     try:
         return RecordPosition.parse(str(at))
     except ValueError as error:
-        raise KStreamsError(str(error), hint="app.skip('orders-0@17'), or app.skip(app.failed_record)") from error
+        raise CallError(str(error), hint="app.skip('orders-0@17'), or app.skip(app.failed_record)") from error
 
 
 def _refuse_unless_failed_there(
@@ -71,7 +71,7 @@ def _refuse_unless_failed_there(
         hint = "skip a record once the application has failed at it" if failed is None else f"app.skip('{failed}')"
         raise DeployError(f"{app.name} did not fail at {position}: {what}", hint=hint, **about)
     error = app.error
-    node = None if error is None else error.fields.get("node")
+    node = None if error is None else error.node
     shared = app.topology.global_stores()
     if shared is not None and any(known.name == node for known in shared.nodes):
         raise DeployError(

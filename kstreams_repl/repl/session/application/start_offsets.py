@@ -11,7 +11,7 @@ from kstreams_repl.engine.topology.partitions import resolve_partitions
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.kafka.admin import Admin
 from kstreams_repl.repl.session.topics.produce import milliseconds
-from kstreams_repl.system.errors import KStreamsError
+from kstreams_repl.system.errors import CallError, KStreamsError
 from kstreams_repl.system.types import TopicPartition
 
 POLICIES = ("earliest", "latest", "none")
@@ -21,14 +21,14 @@ def is_time(start: Any) -> bool:
     """Return whether `start` is a time, not an end of the topic.
 
     Raises:
-        KStreamsError: it is neither.
+        CallError: it is neither.
     """
     if start is None or start in POLICIES or (isinstance(start, str) and duration_ms(start) is not None):
         return False
     try:
         milliseconds(start)
     except (KStreamsError, TypeError, ValueError) as error:
-        raise KStreamsError(
+        raise CallError(
             f"start must be 'earliest', 'latest' or a time, got {start!r}",
             hint="a time is milliseconds since 1970, a datetime or ISO text: start='2013-03-01'",
         ) from error

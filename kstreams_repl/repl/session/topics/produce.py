@@ -17,6 +17,7 @@ from kstreams_repl.host.kafka.failures import kafka_errors, translate
 from kstreams_repl.repl.inspection import SqlResult
 from kstreams_repl.repl.session.topics.records import ReadRecord
 from kstreams_repl.system.errors import (
+    CallError,
     EmbeddedBrokerError,
     KStreamsError,
     ProductionError,
@@ -109,7 +110,7 @@ def _rows(records: Any) -> Iterable[Any]:
     try:
         rows: Iterator[Any] = iter(records)
     except TypeError as error:
-        raise KStreamsError(
+        raise CallError(
             f"expected an iterable of records or a dataframe, got a {type(records).__name__}",
             hint="session.produce(topic, [value, …]), or a generator, a pandas DataFrame, an Arrow table",
         ) from error
@@ -162,7 +163,7 @@ def _field(value: Any, name: str) -> Any:
     try:
         return value[name]
     except (KeyError, TypeError, IndexError) as error:
-        raise KStreamsError(
+        raise CallError(
             f"expected a field {name!r} in each record, got {str(value)[:80]}",
             hint="key= and timestamp= name a field that every value has",
         ) from error
@@ -172,7 +173,7 @@ def milliseconds(moment: Any) -> int:
     """Return milliseconds since 1970 of a number, a date or ISO text (UTC if it has no zone).
 
     Raises:
-        KStreamsError: it cannot be parsed as a time.
+        CallError: it cannot be parsed as a time.
     """
     from datetime import UTC, date, datetime
 
@@ -189,7 +190,7 @@ def milliseconds(moment: Any) -> int:
             return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
         return int(moment)
     except (TypeError, ValueError, OverflowError) as error:
-        raise KStreamsError(
+        raise CallError(
             f"cannot parse {moment!r} as a time", hint="give milliseconds since 1970, a date, a datetime or ISO text: '2013-03-01'"
         ) from error
 
@@ -350,7 +351,7 @@ class TopicProducer:
                 self._producer.poll(0.05)
                 self._watch()
             except (ValueError, TypeError, OverflowError) as error:
-                raise KStreamsError(
+                raise ProductionError(
                     f"record {index} for topic {self.topic!r} cannot be sent: {error}", topic=self.topic
                 ) from error
         self.key_serde, self.value_serde = key_serde, value_serde  # only the serdes of a record that was written

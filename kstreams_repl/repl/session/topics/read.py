@@ -17,7 +17,7 @@ from kstreams_repl.repl.inspection.topics import FEW, last_of
 from kstreams_repl.repl.session.topics.internal_names import internal_names
 from kstreams_repl.repl.session.topics.produce import milliseconds
 from kstreams_repl.repl.session.topics.records import ReadRecord, Records
-from kstreams_repl.system.errors import KStreamsError
+from kstreams_repl.system.errors import CallError
 from kstreams_repl.system.types import TopicPartition
 
 T = TypeVar("T")
@@ -65,10 +65,10 @@ def refuse_no_number(n: Any, *, all_of_them: bool = False) -> None:
     """Raise if `n` is not a number of records; with `all_of_them`, None is allowed and means all.
 
     Raises:
-        KStreamsError: it is not.
+        CallError: it is not.
     """
     if not (isinstance(n, Integral) and int(n) >= 0) and not (all_of_them and n is None):
-        raise KStreamsError(f"n must be >= 0{' or None' if all_of_them else ''}, got {n!r}", hint="give a number of records, such as n=10")
+        raise CallError(f"n must be >= 0{' or None' if all_of_them else ''}, got {n!r}", hint="give a number of records, such as n=10")
 
 
 def latest(found: list[T], n: int) -> list[T]:

@@ -10,7 +10,7 @@ from typing import Any
 from kstreams_repl.host.kafka.admin import Admin
 from kstreams_repl.host.kafka.reading import OffsetRange, ranges_of, read_ranges
 from kstreams_repl.repl.session.topics.read import latest, refuse_no_number, rows_of
-from kstreams_repl.system.errors import KStreamsError
+from kstreams_repl.system.errors import CallError
 from kstreams_repl.system.types import TopicPartition
 from kstreams_repl.testing.recording import RecordedRecord, Recording
 
@@ -23,7 +23,7 @@ def record_topics(admin: Admin, topics: Iterable[str], *, n: int | None, seconds
     refuse_no_number(n, all_of_them=True)
     if sum(bound is not None for bound in (n, seconds, offsets)) > 1:
         given = [name for name, bound in (("n", n), ("timeout", seconds), ("offsets", offsets)) if bound is not None]
-        raise KStreamsError(
+        raise CallError(
             f"record() takes one of n, timeout and offsets, got {' and '.join(given)}",
             hint="n=100: the last 100; timeout=10: what is written in the next 10 s; offsets=(from, to)",
         )

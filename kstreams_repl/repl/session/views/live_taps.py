@@ -20,7 +20,7 @@ from kstreams_repl.repl.session.application.state import ApplicationState
 from kstreams_repl.repl.session.cluster_client import ClusterClient
 from kstreams_repl.repl.session.topics.records import ReadRecord, Records
 from kstreams_repl.repl.session.views.calls_view import call_lines
-from kstreams_repl.system.errors import AuthorizationError, KStreamsError, TapUnavailableError
+from kstreams_repl.system.errors import AuthorizationError, CallError, TapUnavailableError
 
 if TYPE_CHECKING:
     from kstreams_repl.host.spark.instance_reports import ApplicationReport
@@ -187,13 +187,13 @@ def node_name(application: ReadOnlyApplication, target: Any) -> str:
 
     Raises:
         TopologyError: the application has no such node.
-        KStreamsError: the node belongs to a global table, which has no tasks to tap.
+        CallError: the node belongs to a global table, which has no tasks to tap.
     """
     name = target if isinstance(target, str) else str(getattr(target, "name", target))
     application.topology.node(name)
     shared = application.topology.global_stores()
     if shared is not None and any(node.name == name for node in shared.nodes):
-        raise KStreamsError(
+        raise CallError(
             f"expected a node that runs in a task, but {name} belongs to a global table",
             hint="read its topic: session.read(...), or its store: app.store(...)",
             node=name,

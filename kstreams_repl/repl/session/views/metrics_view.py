@@ -9,7 +9,7 @@ from kstreams_repl.engine.metrics.prometheus import prometheus_text
 from kstreams_repl.engine.metrics.snapshot import Metric, Value
 from kstreams_repl.pictures.frames import Frames
 from kstreams_repl.pictures.table import Table
-from kstreams_repl.system.errors import KStreamsError, did_you_mean
+from kstreams_repl.system.errors import CallError, did_you_mean
 
 if TYPE_CHECKING:
     import pyarrow
@@ -41,11 +41,11 @@ class MetricsView(Frames):
         """Return all metrics of that name.
 
         Raises:
-            KStreamsError: there is none; another recording level may have it.
+            CallError: there is none; another recording level may have it.
         """
         found = self.filter(name)
         if not found:
-            raise KStreamsError(
+            raise CallError(
                 f"{self.application} has no metric {name!r}",
                 hint=did_you_mean(name, self.names) or "docs/metrics.md lists the metrics, each with its metrics.recording.level",
             )
@@ -73,14 +73,14 @@ class MetricsView(Frames):
             **tags: tags with underscores for dashes: ``task_id="0_0"``.
 
         Raises:
-            KStreamsError: there is none, or more than one: then name more tags.
+            CallError: there is none, or more than one: then name more tags.
 
         Example:
             >>> commits = app.metrics.value("commit-total", thread_id=f"{app.name}-StreamThread-1")
         """
         found = self[name].filter(name, group=group, **tags)
         if len(found) != 1:
-            raise KStreamsError(
+            raise CallError(
                 f"expected one metric {name!r} of {self.application} with these tags, got {len(found)}",
                 hint="give more tags (task_id=, processor_node_id=), or sum them: metrics.total(name)",
             )

@@ -15,7 +15,7 @@ from kstreams_repl.host.journal.journal_records import RetryOrder
 from kstreams_repl.pictures.retries import Retries, WaitingRecord, async_operator, waiting_record
 from kstreams_repl.repl.session.application.read_only import ReadOnlyApplication
 from kstreams_repl.repl.session.views.store_reader import read_store
-from kstreams_repl.system.errors import InvalidStateStoreError, KStreamsError
+from kstreams_repl.system.errors import IllegalStateError, InvalidStateStoreError
 
 _LONG = struct.Struct(">q")
 _POLL_SECONDS = 0.1
@@ -46,12 +46,12 @@ class DeployedRetries:
         """Have the tasks do something with records, and wait until `done` or the timeout (seconds).
 
         Raises:
-            KStreamsError: the application does not run.
+            IllegalStateError: the application does not run.
             BrokerUnavailableError: its instances run on other hosts, and the journal cannot be written now.
         """
         app = self._application
         if app.status != "running":
-            raise KStreamsError(
+            raise IllegalStateError(
                 f"{app.name} is {app.status}: only a running application tries or drops waiting records",
                 hint="app.resume(), then again; the records wait in the store", application=app.name,
             )  # fmt: skip

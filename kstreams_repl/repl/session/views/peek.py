@@ -17,7 +17,7 @@ from kstreams_repl.repl.session.topics.read import refuse_no_number
 from kstreams_repl.repl.session.topics.records import Records
 from kstreams_repl.repl.session.topics.source_serdes import built_with_serdes
 from kstreams_repl.repl.session.views.sample_run import sample, sample_note, sampled_values
-from kstreams_repl.system.errors import KStreamsError, TopologyError, UnknownTopicError, did_you_mean
+from kstreams_repl.system.errors import CallError, TopologyError, UnknownTopicError, did_you_mean
 
 
 def peek(
@@ -41,7 +41,7 @@ def peek(
         return _everywhere(client, target, n, seconds, _settings(client, target, config))
     if isinstance(target, Handle):
         return sampled_values(client, target, getattr(target, "name", ""), n, seconds, _settings(client, None, config))
-    raise KStreamsError(
+    raise CallError(
         f"expected the name of a topic or node, a stream, table, builder, topology or application, got a {type(target).__name__}",
         hint='session.peek("topic"), session.peek(stream)',
     )

@@ -37,7 +37,7 @@ def overlay_of(app: ReadOnlyApplication) -> dict[str, Mark]:
     status, stale, error = app.status, app.stale, app.error
     reports = app.reports if status in ("running", "paused") else None
     restoring = _restoring(reports) if status == "running" else None
-    failed = error.fields.get("node") if error is not None else None
+    failed = error.node if error is not None else None
     general = "restoring" if restoring is not None else status if status in STATES else None
     counts = app.counts if status in (*STATES, "failed") else None
     nothing_passes = silent(app, counts)

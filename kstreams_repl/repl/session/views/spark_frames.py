@@ -17,7 +17,7 @@ from kstreams_repl.repl.session.cluster_client import ClusterClient
 from kstreams_repl.repl.session.topics.produce import milliseconds
 from kstreams_repl.repl.session.views.sql_catalog import SessionTables
 from kstreams_repl.repl.session.views.store_reader import refuse_what_a_processor_fills
-from kstreams_repl.system.errors import KStreamsError
+from kstreams_repl.system.errors import CallError
 
 SAMPLE = 20_000
 """Records of the requested range from which the columns are inferred: half from its beginning, half from its end."""
@@ -62,10 +62,10 @@ def refuse_bounds(*bounds: Any) -> None:
     """Raise if a bound is given for a store, which is read as a whole.
 
     Raises:
-        KStreamsError: one is given.
+        CallError: one is given.
     """
     if any(bound is not None for bound in bounds):
-        raise KStreamsError(
+        raise CallError(
             "a store is read as a whole: expected no topic_limit=, offsets=, start= or end=", hint="filter the DataFrame: frame.where(...)"
         )
 
@@ -74,11 +74,11 @@ def store_frame(client: ClusterClient, application: ReadOnlyApplication, builder
     """Return a store as a Spark DataFrame, read from its changelog by Spark's workers.
 
     Raises:
-        KStreamsError: it has no changelog.
+        CallError: it has no changelog.
         InvalidStateStoreError: a processor writes its rows.
     """
     if not builder.logging and builder.source_topic is None:
-        raise KStreamsError(
+        raise CallError(
             f"expected a store with a changelog, got {builder.name!r} without one", hint="read it on this machine: session.sql(...)"
         )
     refuse_what_a_processor_fills(builder)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from kstreams_repl.engine.metrics.catalogue import ABSENT
 from kstreams_repl.engine.metrics.prometheus import metric_name
+from tests.unit.engine.metrics.contract import ABSENT
 
 MISPRINTED = "kafka_streams_stream_state_metrics_put_if_absent_rate_rate"
 """Of ksqlDB cluster for exporter 0.x: no application has it; the version for 1.x asks for the right name."""

@@ -13,7 +13,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from kstreams_repl.engine.metrics.catalogue import ABSENT, SPECS, STATE, STATE_ID, TAGS
+from kstreams_repl.engine.metrics.catalogue import SPECS, STATE, STATE_ID
+from tests.unit.engine.metrics.contract import ABSENT, TAGS
 
 ROOT = Path(__file__).resolve().parents[4]
 COARSER_IN_KAFKA = {"bytes-consumed-total", "bytes-produced-total", "records-produced-total"}

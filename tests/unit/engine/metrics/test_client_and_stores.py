@@ -9,7 +9,7 @@ import pytest
 
 from kstreams_repl import StreamsBuilder
 from kstreams_repl.engine.config import StreamsConfig
-from kstreams_repl.engine.metrics.catalogue import CLIENT, SPECS, STATE, TAGS, TASK, THREAD, THREAD_ID, TOPIC
+from kstreams_repl.engine.metrics.catalogue import CLIENT, SPECS, STATE, TASK, THREAD, THREAD_ID, TOPIC
 from kstreams_repl.engine.metrics.registry import Registry
 from kstreams_repl.engine.metrics.sensors import Window
 from kstreams_repl.engine.metrics.snapshot import Snapshot
@@ -22,6 +22,7 @@ from kstreams_repl.host.instance.tasks.active_task import ActiveTask
 from kstreams_repl.host.spark.client_metrics import client_metrics
 from kstreams_repl.host.spark.instance_reports import ApplicationReport, InstanceReport
 from kstreams_repl.system.types import TaskId, TopicPartition
+from tests.unit.engine.metrics.contract import TAGS
 from tests.unit.engine.runtime.rig import Outbox
 from tests.unit.host.instance.rig import Client, instance_of, rows
 

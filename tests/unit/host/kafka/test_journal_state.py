@@ -43,6 +43,11 @@ RECORDS: list[JournalRecord] = [
 ]
 
 
+def _owner(state: JournalState, slot: int, epoch: int, run: str = "") -> str | None:
+    claim = state.claim_of(slot, epoch, run)
+    return None if claim is None else claim.owner
+
+
 def _folded(*records: JournalRecord) -> JournalState:
     state = JournalState()
     for offset, record in enumerate(records):
@@ -177,7 +182,7 @@ def test_records_of_a_passed_generation_say_nothing() -> None:
 
 def test_a_new_generation_ends_the_old_ones_reports_but_keeps_versions_and_offsets() -> None:
     state = _folded(*RECORDS, DesiredState(3, "running", 3, 1))
-    assert state.reports == {} and state.assignment is None and state.owner_of(0, 1) is None
+    assert state.reports == {} and state.assignment is None and _owner(state, 0, 1) is None
     assert set(state.versions) == {3} and state.kept_offsets is not None and state.stop_offsets is not None
 
 
@@ -188,8 +193,8 @@ def test_a_report_may_come_before_its_generation_is_seen() -> None:
 
 def test_the_first_claim_of_an_epoch_wins() -> None:
     state = _folded(Claim(1, 0, 5, "first"), Claim(1, 0, 5, "second"), Claim(1, 0, 4, "late"))
-    assert state.owner_of(0, 5) == "first" and state.owner_of(0, 4) is None
-    assert _folded(Claim(1, 0, 5, "first"), Claim(1, 0, 6, "next")).owner_of(0, 6) == "next"
+    assert _owner(state, 0, 5) == "first" and _owner(state, 0, 4) is None
+    assert _owner(_folded(Claim(1, 0, 5, "first"), Claim(1, 0, 6, "next")), 0, 6) == "next"
 
 
 def test_a_later_attempt_of_the_same_task_inherits_its_slot_and_no_other_task_does() -> None:
@@ -203,20 +208,12 @@ def test_a_later_attempt_of_the_same_task_inherits_its_slot_and_no_other_task_do
 
 def test_claims_of_another_run_do_not_count() -> None:
     state = _folded(Claim(1, 0, 5, "old", run="r1"), Claim(1, 0, 0, "new", run="r2"))
-    assert state.owner_of(0, 0, "r2") == "new" and state.owner_of(0, 0, "r1") is None and state.owner_of(0, 5, "r1") == "old"
+    assert _owner(state, 0, 0, "r2") == "new" and _owner(state, 0, 0, "r1") is None and _owner(state, 0, 5, "r1") == "old"
 
 
 def test_a_report_without_figures_keeps_those_before_it_and_their_place() -> None:
     state = _folded(InstanceReport(1, 0, "h", "running", 1, host="a", figures="{}"), InstanceReport(1, 0, "h", "paused", 2))
     assert (state.reports[0].state, state.reports[0].figures, state.reports[0].host) == ("paused", "{}", "a")
-
-
-def test_all_report_means_every_slot_of_the_desired_number() -> None:
-    paused = [InstanceReport(1, slot, "h", "paused", 1) for slot in range(2)]
-    desired = DesiredState(1, "paused", 1, 2)
-    assert not _folded(desired, paused[0]).all_report("paused")
-    assert _folded(desired, *paused).all_report("paused")
-    assert not JournalState().all_report("paused")
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.kind)

@@ -8,10 +8,8 @@ import pytest
 
 from kstreams_repl.engine import partitioning
 from kstreams_repl.engine.partitioning import (
-    base_key_of_windowed,
     murmur2,
     partition_for_key,
-    partition_for_windowed_key,
     partitioner,
     partitions_for_keys,
 )
@@ -48,14 +46,6 @@ def test_partitioner_agrees_with_the_plain_function_before_and_after_it_forgets(
 
 def test_one_partition_takes_everything() -> None:
     assert partitioner(1)(b"anything") == 0
-
-
-def test_windowed_keys_are_placed_by_their_plain_key() -> None:
-    time_key = bytes.fromhex(GOLDEN["time_windowed_serde(a@1000)"])
-    session_key = bytes.fromhex(GOLDEN["session_windowed_serde(a@[10,20])"])
-    assert base_key_of_windowed(time_key) == base_key_of_windowed(session_key, session=True) == b"a"
-    assert partition_for_windowed_key(time_key, 12) == partition_for_key(b"a", 12)
-    assert partition_for_windowed_key(session_key, 12, session=True) == partition_for_key(b"a", 12)
 
 
 def _reference(data: bytes) -> int:

@@ -34,7 +34,7 @@ from kstreams_repl.repl.session.session_directory import SessionDirectory
 from kstreams_repl.repl.session.shutdown import end_all
 from kstreams_repl.repl.session.source.error_source import with_source
 from kstreams_repl.repl.session.spark_host import SparkHost
-from kstreams_repl.system.errors import DeployError, KStreamsError, SessionFileError, TaskMigratedError
+from kstreams_repl.system.errors import DeployError, DetachedApplicationError, KStreamsError, SessionFileError, TaskMigratedError
 from kstreams_repl.system.processes import ProcessMark
 from kstreams_repl.system.secrets import from_plain
 
@@ -129,7 +129,7 @@ class Driver:
                 finally:  # an instance that did not answer is fenced; the application is stopped in any case
                     self._end_requested.set()
             case state if state:
-                raise KStreamsError(f"expected a desired state that a driver process can reach, got {state[:40]!r}")
+                raise DetachedApplicationError(f"expected a desired state that a driver process can reach, got {state[:40]!r}")
 
     def _edit(self, wanted: DesiredChange) -> None:
         """Replace the topology by another version, given by number and hash; its text is in the session file."""

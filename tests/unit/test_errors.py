@@ -1,0 +1,69 @@
+"""The classes of errors: what a program can tell apart without reading messages."""
+
+from __future__ import annotations
+
+import ast
+import pickle
+from pathlib import Path
+
+import pytest
+
+import kstreams_repl as ks
+from kstreams_repl import errors
+from kstreams_repl.host.kafka.transactional import TransactionDoubtError
+from kstreams_repl.system.extras import missing
+
+ROOT = Path(ks.__file__).parent
+COMMANDS = {"bench", "cli", "conformance", "demo", "workshop"}
+"""Folders whose errors end a command: they are printed, and nothing catches them."""
+BARE = {
+    "export.py": "the text of a version cannot be run alone: only its author can mend that",
+    "failures.py": "a code of the client that has no class of its own",
+    "instance_tables.py": "a failure of a table's library, named in the message",
+    "stream_sliding_window_aggregate.py": "as Kafka Streams, at the first record",
+    "table_repartition_map.py": "as Kafka Streams, at the record",
+}
+
+
+def test_only_commands_raise_the_root_class() -> None:
+    bare = set()
+    for path in ROOT.rglob("*.py"):
+        if not COMMANDS & set(path.relative_to(ROOT).parts):
+            calls = (node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call))
+            if any(isinstance(call.func, ast.Name) and call.func.id == "KStreamsError" for call in calls):
+                bare.add(path.name)
+    assert bare == set(BARE)
+
+
+@pytest.mark.parametrize("kind", [errors.ProductionError, TransactionDoubtError])
+@pytest.mark.parametrize("refused", [True, False])
+def test_a_rejected_transaction_says_so(kind: type[errors.ProductionError], refused: bool) -> None:
+    found = pickle.loads(pickle.dumps(kind("no", refused=refused)))
+    assert found.refused is refused and kind("no").refused is False
+
+
+def test_the_fields_that_decide_are_typed() -> None:
+    error = errors.ProductionError("no", retriable=True)
+    assert (error.retriable, error.final, error.node) == (True, False, None)
+    assert errors.StreamsProcessingError("no", node="n").node == "n"
+    assert errors.EmbeddedBrokerError("full", free_bytes=1, needed_bytes=2).disk_is_full
+    assert not errors.EmbeddedBrokerError("gone").disk_is_full
+
+
+def test_a_missing_package_is_told_from_other_errors() -> None:
+    error = missing(ModuleNotFoundError("no", name="pyspark"))
+    assert isinstance(error, errors.MissingPackageError) and error.module == "pyspark"
+
+
+def test_a_wrong_call_is_told_from_a_wrong_state() -> None:
+    driver = ks.TopologyTestDriver(_counting(), {"metrics.recording.level": "DEBUG"})
+    with pytest.raises(errors.IllegalStateError, match="no unread record"):
+        driver.create_output_topic("out").read_record()
+    with pytest.raises(errors.CallError, match="got int"):
+        ks.Recording([], {}).replay(1)  # type: ignore[arg-type]
+
+
+def _counting() -> ks.Topology:
+    builder = ks.StreamsBuilder()
+    builder.stream("in").to("out")
+    return builder.build()
