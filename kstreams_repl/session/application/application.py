@@ -18,7 +18,7 @@ from kstreams_repl.call_checks import checked_calls
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.display.mimebundle import mimebundle, text_of
 from kstreams_repl.durations import Seconds, as_seconds
-from kstreams_repl.errors import DeployError, IllegalStateError, KStreamsError
+from kstreams_repl.errors import DeployError, IllegalStateError, KStreamsError, TaskMigratedError
 from kstreams_repl.session.application import edit as plan_edits
 from kstreams_repl.session.application.application_view import ApplicationView
 from kstreams_repl.session.application.control_thread import CaughtUp, Work, wait_until
@@ -30,7 +30,7 @@ from kstreams_repl.session.application.savepoints import Savepoint
 from kstreams_repl.session.application.skip import config_without, position_to_skip
 from kstreams_repl.session.application.state import ApplicationState
 from kstreams_repl.session.application.topology_resolution import topology_of
-from kstreams_repl.session.application.versions import VersionHistory
+from kstreams_repl.session.application.versions import VersionHistory, program_that_runs
 from kstreams_repl.session.cluster_client import ClusterClient
 from kstreams_repl.session.source.source_slice import Program, program_of
 from kstreams_repl.session.topics.records import ReadRecord
@@ -153,7 +153,7 @@ class Application(ApplicationView):
         # 2. Stop.
         self.stop()
         # 3. Write the version.
-        program, config = self._present_program(), config_without(self, position)
+        program, config = self._history.program(), config_without(self, position)
         self._deployment.version = self._history.keep(program, self.topology, config)
         self.config = self._deployment.config = config
         dead_letters = self.config["errors.dead.letter.queue.topic.name"]
@@ -176,7 +176,7 @@ class Application(ApplicationView):
         The plan lists the effect on nodes and state.
 
         Applied at a commit boundary: state and offsets are kept, and under exactly once no record is lost or processed twice. An
-        application that is paused or stopped takes the new topology when it is resumed.
+        application that is paused or stopped takes the new topology when it is resumed; a failed one is resumed with it.
 
         Args:
             topology: the builder (changed meanwhile), a topology, a stream or table.
@@ -213,6 +213,7 @@ class Application(ApplicationView):
 
         Raises:
             TopologyError: a store's rows would be read wrongly, or the topology does not fit the cluster.
+            TaskMigratedError: another program has taken the application over.
 
         Example:
             >>> plan = app.edit(builder, dry_run=True)
@@ -222,14 +223,17 @@ class Application(ApplicationView):
         if plan.applied or plan.diff.empty:
             return plan if plan.applied else replace(plan, version=self.versions[-1].number)
         # 1. Refuse. 2. Check.
+        if isinstance(self.error, TaskMigratedError):
+            raise self.error
         prepare(plan, self.client.admin, self.config)
-        # 3. History, pause, replace, start.
+        # 3. History, pause, replace, start. 4. Resume, if it had failed.
         program = plan.program or program_of(plan.definition, plan.topology, self.client.variables)
         self.config = plan.config
         self._refuse_replaced()
         if self._starting is not None:
             self._starting.wait()
         self._run(lambda: self._replace(plan, program))  # on the control thread, so that it completes even if the wait is interrupted
+        self._finish_start()
         return replace(plan, version=self.versions[-1].number)
 
     def changes(self) -> EditPlan | None:
@@ -443,31 +447,15 @@ class Application(ApplicationView):
         code = whole_code(self.topology)
         if code == self.running_code:
             return
-        program = self._program_of_definition(code)
+        program = program_that_runs(self.definition, self.topology, code, self.config, self.client.variables)
         if program is None:
-            program = replace(self._present_program(), missing=("functions or values that have changed since",))
+            program = replace(self._history.program(), missing=("functions or values that have changed since",))
         self._deployment.version = self._history.keep(program, self.topology, self.config)
         self.running_code = code
 
-    def _present_program(self) -> Program:
-        saved = self._history.saved(self.versions[-1].number) if self.versions else None
-        return Program("", ("its text",)) if saved is None else saved.topology_program
-
-    def _program_of_definition(self, code: Any) -> Program | None:
-        """Return the program of the definition, if that is the code about to run, and complete; else None."""
-        if self.definition is None:
-            return None
-        try:
-            built = topology_of(self.definition, self.config)
-        except KStreamsError:
-            return None
-        if str(built.describe()) != str(self.topology.describe()) or whole_code(built) != code:
-            return None
-        program = program_of(self.definition, self.topology, self.client.variables)
-        return None if program.missing else program
-
     def _replace(self, plan: EditPlan, program: Program) -> None:
-        """Run step 3 of `apply`."""
+        """Run steps 3 and 4 of `apply`."""
+        generation = self.generation
         history, driver, migrations = self._history, self._driver_process, migrations_of(plan)
         more = {"migrations": migrations} if migrations else {}
         emptied = tuple(changelog_topic(self.name, store) for store in plan.diff.reset)
@@ -488,8 +476,10 @@ class Application(ApplicationView):
         if plan.program is None and plan.definition is not None:
             self.definition = plan.definition
         self.stale = frozenset()
-        self._start_error = None
         self.client.serdes.learn(self.topology, self.name, self.config)
+        # 4. Resume it, if it had failed.
+        if self.status == "failed" and self.generation == generation:
+            self.start()
 
     def _run(self, call: Callable[[], Any]) -> None:
         self.client.ensure_own()

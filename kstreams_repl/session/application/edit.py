@@ -8,8 +8,8 @@ version in one transaction (`spark.state_migration`).
 
 `EditPlan` is a value: what an edit would do. `Application.apply` carries it out, numbered: 1. reject what would read rows wrongly ·
 2. check the new topology against the cluster · 3. write the version into the session file, pause at a commit, replace the topology,
-start a new generation, whose first journal record confirms the version (`Deployment.replace`). A failure in 2 changes nothing; one
-in 3 starts the old version again and removes the new one.
+start a new generation, whose first journal record confirms the version (`Deployment.replace`) · 4. resume, if it had failed. A failure
+in 2 changes nothing; one in 3 starts the old version again and removes the new one.
 """
 
 from __future__ import annotations
@@ -292,15 +292,13 @@ def plan_rollback(
             hint=f"app.rollback(migrate={{{store!r}: function of (key, value)}}) converts the values back; migrate_rows= keys and values",
             store=store,
         )
-    saved = history.saved(before.number)
-    program = Program("", ("its text",)) if saved is None else saved.topology_program
     topology = history.as_it_ran(before, application.config)
     return plan_edit(
         application,
         topology,
         topology,
         running_code=running_code,
-        program=program,
+        program=history.program(before.number),
         migrate=migrate,
         migrate_rows=migrate_rows,
     )

@@ -11,11 +11,14 @@ import pytest
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
+from kernel_ext.live_picture import LivePicture
 from kernel_ext.node_edits import edit_text
+from kstreams_repl.errors import KStreamsError, TaskMigratedError
 from kstreams_repl.kafka.admin import NewTopicSpec
 from kstreams_repl.session.application.edit import EditPlan
 from kstreams_repl.session.source import source_slice
 from kstreams_repl.session.source.cell_history import CellHistory
+from kstreams_repl.spark.failures.failure_translation import taken_over
 from kstreams_repl.types import TopicPartition
 from tests.unit.kernel_ext.test_extension import new_shell, run
 from tests.unit.session.small_cluster import PARTITIONS, SmallCluster, SmallSession, partition_of
@@ -229,3 +232,81 @@ def test_an_error_in_an_edited_function_quotes_the_cell_s_line() -> None:
 def test_a_body_of_nothing_but_a_comment_is_no_function() -> None:
     with pytest.raises(UsageError, match="empty"):
         edit_text("kept", "# nothing", ())
+
+
+def by_the_panel(shell: InteractiveShell) -> None:
+    run(shell, BUILD.replace("value > 0", "value > 10"), "build")
+    live = LivePicture(shell.user_ns["app"], lambda changed: None)
+    live.refresh()
+    live._control(live._plan)
+    live._control(live._apply)
+    live.refresh()
+    assert live.state["status"] == "running" and not live.state["failure"], live.state["detail"]
+
+
+def by_edit(shell: InteractiveShell) -> None:
+    run(shell, BUILD.replace("value > 0", "value > 10"), "build")
+    assert run(shell, "app.edit(b)", "edit it")[0].success
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        by_edit,
+        by_the_panel,
+        lambda shell: edit(shell, "app kept", "lambda key, value: value > 10"),
+        lambda shell: run(shell, "app.rollback()", "back"),
+    ],
+    ids=["app.edit", "the panel", "%%topo_edit", "rollback"],
+)
+@pytest.mark.parametrize("stopped", [False, True], ids=["failed", "failed and stopped"])
+def test_an_edit_resumes_a_failed_application(shell: InteractiveShell, cluster: SmallCluster, change: Any, stopped: bool) -> None:
+    """The new function was in place, and nothing ran it: `wait()` raised the old error, whose advice was to edit (L8)."""
+    app = shell.user_ns["app"]
+    edit(shell, "app kept", "lambda key, value: value > 5", "first")
+    app._deployment.fail(KStreamsError("division by zero", hint="edit the function"))
+    if stopped:
+        app.stop()
+    with pytest.raises(KStreamsError, match="division by zero"):
+        app.wait(1)
+    change(shell)
+    assert app.status == "running" and app.error is None and "failed" not in repr(app)
+    assert 20 in produce(shell, cluster, -1, 20)
+
+
+def test_an_edit_resumes_an_application_that_could_not_be_started(shell: InteractiveShell, cluster: SmallCluster) -> None:
+    app = shell.user_ns["app"]
+    app.stop()
+    start = app._deployment.start
+    app._deployment.start = lambda: 1 / 0
+    with pytest.raises(KStreamsError, match="division by zero"):
+        app.resume()
+    with pytest.raises(KStreamsError, match="division by zero"):
+        edit_raises(shell, "app.edit(b.replace('kept', lambda key, value: value > 5))")
+    assert app.status == "failed" and len(app.versions) == 2
+    app._deployment.start = start
+    assert edit(shell, "app kept", "lambda key, value: value > 10").applied
+    assert app.status == "running" and app.error is None and produce(shell, cluster, 6, 20) == [20]
+
+
+@pytest.mark.parametrize("halt", ["pause", "stop"])
+def test_an_edit_leaves_an_application_at_rest_at_rest(shell: InteractiveShell, halt: str) -> None:
+    app = shell.user_ns["app"]
+    getattr(app, halt)()
+    before = app.status
+    assert edit(shell, "app kept", "lambda key, value: value > 10").applied and app.status == before
+
+
+def test_what_another_program_has_taken_over_is_not_edited(shell: InteractiveShell) -> None:
+    """The resume would take it back."""
+    app = shell.user_ns["app"]
+    app._deployment.fail(taken_over("app", 7, 3))
+    with pytest.raises(TaskMigratedError, match="took over app"):
+        edit_raises(shell, "app.edit(b.replace('kept', lambda key, value: value > 5))")
+    assert app.status == "failed" and len(app.versions) == 1
+
+
+def edit_raises(shell: InteractiveShell, code: str) -> None:
+    error = run(shell, code, "raises")[0].error_in_exec
+    assert error is not None
+    raise error
