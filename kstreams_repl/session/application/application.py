@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Collection, MutableMapping
+from collections.abc import Callable, Collection, Mapping, MutableMapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from kstreams_repl.call_checks import checked_calls
 from kstreams_repl.config import StreamsConfig
 from kstreams_repl.display.mimebundle import mimebundle, text_of
 from kstreams_repl.durations import Seconds, as_seconds
-from kstreams_repl.errors import DeployError, IllegalStateError, KStreamsError, TaskMigratedError
+from kstreams_repl.errors import DeployError, IllegalStateError, TaskMigratedError
 from kstreams_repl.session.application import edit as plan_edits
 from kstreams_repl.session.application.application_view import ApplicationView
 from kstreams_repl.session.application.control_thread import CaughtUp, Work, wait_until
@@ -29,7 +29,6 @@ from kstreams_repl.session.application.savepoint_writer import savepoint_path, w
 from kstreams_repl.session.application.savepoints import Savepoint
 from kstreams_repl.session.application.skip import config_without, position_to_skip
 from kstreams_repl.session.application.state import ApplicationState
-from kstreams_repl.session.application.topology_resolution import topology_of
 from kstreams_repl.session.application.versions import VersionHistory, program_that_runs
 from kstreams_repl.session.cluster_client import ClusterClient
 from kstreams_repl.session.source.source_slice import Program, program_of
@@ -83,6 +82,8 @@ class Application(ApplicationView):
         """Nodes that a notebook cell has changed since the last deploy or edit; they still run the earlier code."""
         self.running_code = whole_code(topology)
         """Code of its nodes as last sent to the workers: `edit` compares with it."""
+        self.rolled_back: Mapping[str, Any] = {}
+        """Code of the version that the last edit has rolled back: an edit of one node does not bring it back."""
         self.detached = detached
         """Whether a process of its own drives it, which continues when this process ends."""
         self._applications = applications
@@ -243,18 +244,16 @@ class Application(ApplicationView):
             >>> app.changes() is None
             True
         """
-        if self.definition is None:
-            return None
-        try:
-            built = topology_of(self.definition, self.config)
-            plan = plan_edit(self, built, self.definition, running_code=self.running_code, ask=False)
-        except KStreamsError:  # the cells are inconsistent for now: there is nothing to compare with
+        plan = plan_edits.plan_of_definition(self, self.definition)
+        if plan is None:
             return None
         self.stale = frozenset(node.name for node in plan.diff.nodes if node.change not in (NodeChange.UNCHANGED, NodeChange.NEW))
         return None if plan.diff.empty else plan
 
     def rollback(self, *, migrate: Conversions | None = None, migrate_rows: Conversions | None = None) -> EditPlan:
-        """Edit back to the version before this one. The present version stays in the history, the notebook's builder as it is.
+        """Edit back to the version before this one. The present version stays in the history.
+
+        The notebook's builder goes back, too, if it equals what runs; else it stays, and a report names the nodes in which they differ.
 
         Args:
             migrate, migrate_rows: as `edit`: the reverse functions, for stores whose rows this version has converted.
@@ -269,7 +268,11 @@ class Application(ApplicationView):
             3
         """
         plan = plan_rollback(self, self._history, running_code=self.running_code, migrate=migrate, migrate_rows=migrate_rows)
-        return plan_edits.parted(self, self.apply(plan), self.changes())
+        builder, code = plan_edits.plan_of_definition(self, self.definition), self.running_code
+        applied = self.apply(plan)
+        self.rolled_back = code
+        self.definition = plan_edits.follow_rollback(self, builder) or self.definition
+        return applied
 
     def savepoint(self, name: str) -> Savepoint:
         """Keep state and offsets as of one commit under a name. A running application is paused for it, then resumed.
@@ -475,7 +478,7 @@ class Application(ApplicationView):
         self.running_code = whole_code(plan.topology)
         if plan.program is None and plan.definition is not None:
             self.definition = plan.definition
-        self.stale = frozenset()
+        self.stale, self.rolled_back = frozenset(), {}
         self.client.serdes.learn(self.topology, self.name, self.config)
         # 4. Resume it, if it had failed.
         if self.status == "failed" and self.generation == generation:

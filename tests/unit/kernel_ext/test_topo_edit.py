@@ -13,7 +13,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from kernel_ext.live_picture import LivePicture
 from kernel_ext.node_edits import edit_text
-from kstreams_repl.errors import KStreamsError, TaskMigratedError
+from kstreams_repl.errors import KStreamsError, TaskMigratedError, TopologyError
 from kstreams_repl.kafka.admin import NewTopicSpec
 from kstreams_repl.session.application.edit import EditPlan
 from kstreams_repl.session.source import source_slice
@@ -310,3 +310,111 @@ def edit_raises(shell: InteractiveShell, code: str) -> None:
     error = run(shell, code, "raises")[0].error_in_exec
     assert error is not None
     raise error
+
+
+def rebuilt(shell: InteractiveShell) -> Any:
+    """What the source text of the present version builds: it says what runs, and nothing else."""
+    version = shell.user_ns["app"].versions[-1]
+    assert version.complete, version.source
+    topology = source_slice.Program(version.source.partition("\n")[2]).run()
+    assert str(topology.describe()) == str(version.topology.describe())
+    return topology
+
+
+def by_a_cell(shell: InteractiveShell) -> None:
+    run(shell, BUILD.replace("value > 0", "value > 10"), "build")
+    assert run(shell, "app.edit(b)", "edit it")[0].success
+
+
+def by_replace(shell: InteractiveShell) -> None:
+    assert run(shell, "plan = app.edit(b.replace('kept', lambda key, value: value > 10))", "edit it")[0].success
+
+
+def by_a_new_node(shell: InteractiveShell) -> None:
+    more = "larger = kept.filter(lambda key, value: value > 10, name='larger')\nlarger.foreach(lambda key, value: None, name='end')\n"
+    assert run(shell, f"{more}plan = app.edit(b.replace('kept', lambda key, value: value > 10))", "more")[0].success
+
+
+@pytest.mark.parametrize(
+    "change",
+    [by_a_cell, by_replace, by_a_new_node, lambda shell: edit(shell, "app kept", "lambda key, value: value > 10", "first")],
+    ids=["a cell", "replace", "a new node", "%%topo_edit"],
+)
+def test_an_edit_after_a_rollback_starts_from_what_runs(shell: InteractiveShell, cluster: SmallCluster, change: Any) -> None:
+    """It planned the change again that had been rolled back (W5)."""
+    app = shell.user_ns["app"]
+    change(shell)
+    assert produce(shell, cluster, 5, 20) == [20]
+    said: list[str] = []
+    app.client.report = said.append
+    assert run(shell, "app.rollback()", "back")[0].success
+    assert app.changes() is None and not app.stale and not said, "the builder is what runs"
+    assert edit(shell, "app scaled --dry-run", "lambda value: value * 2", "next").table().note.startswith("4 nodes unchanged")
+    plan = edit(shell, "app scaled", "lambda value: value * 2", "next")
+    assert changes(plan) == {"scaled": "code only"}
+    assert produce(shell, cluster, 5, 20) == [20, 10, 40]
+    topology = rebuilt(shell)
+    assert topology.node("kept").operator.predicate("k", 5) and topology.node("scaled").operator.mapper(4) == 8
+    # the variables of the cells that ran after it still serve, and a cell that runs again counts
+    assert run(shell, "kept.foreach(lambda key, value: None, name='seen'); plan = app.edit(b)", "later")[0].success
+    assert changes(shell.user_ns["plan"]) == {"seen": "new"}
+    run(shell, BUILD.replace("value > 0", "value > 7"), "build")
+    plan = shell.user_ns["app"].changes()
+    assert {"kept", "scaled"} <= changes(plan).keys() and "larger" not in str(plan.topology.describe())
+
+
+def test_a_second_rollback_brings_back_what_the_first_took(shell: InteractiveShell, cluster: SmallCluster) -> None:
+    app = shell.user_ns["app"]
+    by_a_cell(shell)
+    for limit in (0, 10, 0, 10):
+        assert run(shell, "app.rollback()", "back")[0].success
+        assert app.changes() is None and app.topology.node("kept").operator.predicate("k", 5) is (limit == 0)
+        assert rebuilt(shell).node("kept").operator.predicate("k", 5) is (limit == 0)
+
+
+def test_a_change_that_waits_in_the_notebook_outlives_a_rollback(shell: InteractiveShell) -> None:
+    app = shell.user_ns["app"]
+    by_a_cell(shell)
+    run(shell, BUILD.replace("value > 0", "value > 11"), "build")
+    said: list[str] = []
+    app.client.report = said.append
+    run(shell, "app.rollback()", "back")
+    assert changes(app.changes()) == {"kept": "code only"} and app.changes().topology.node("kept").operator.predicate("k", 11) is False
+    assert "still differs from it (kept)" in said[-1]
+    plan = edit(shell, "app scaled", "lambda value: value * 2", "next")
+    assert changes(plan) == {"kept": "code only", "scaled": "code only"}, "it is the notebook's own, not what was rolled back"
+
+
+LIMIT = BUILD.replace("value > 0", "value > LIMIT")
+
+
+def test_an_edit_that_would_bring_back_a_value_that_was_rolled_back_is_refused(shell: InteractiveShell, cluster: SmallCluster) -> None:
+    """The cells' values cannot go back with the builder."""
+    app = shell.user_ns["app"]
+    assert run(shell, f"LIMIT = 1\n{LIMIT}", "build")[0].success and run(shell, "app.edit(b)", "first")[0].success
+    assert run(shell, "LIMIT = 10", "limit")[0].success and run(shell, "app.edit(b)", "second")[0].success
+    assert len(app.versions) == 3
+    run(shell, "app.rollback()", "back")
+    for dry in ("", " --dry-run"):
+        error = run(shell, f"%%topo_edit app scaled{dry}\nlambda value: value * 2", "next")[0].error_in_exec
+        assert isinstance(error, TopologyError) and error.message.endswith("the edit of scaled would also change kept")
+        assert "app.versions[-1].source" in str(error.hint)
+    assert len(app.versions) == 4 and app.topology.node("scaled").operator.mapper(3) == 3
+    assert changes(app.changes()).keys() == {"kept"}, "nothing of the refused edit is in the builder"
+    run(shell, "LIMIT = 1", "limit")
+    assert changes(edit(shell, "app scaled", "lambda value: value * 2", "next")) == {"scaled": "code only"}
+    assert produce(shell, cluster, 1, 2) == [4]
+
+
+def test_another_builder_is_not_taken_back_but_what_runs_is_edited(shell: InteractiveShell, cluster: SmallCluster) -> None:
+    """A cell that makes its builder itself has another one with each run."""
+    app = shell.user_ns["app"]
+    run(shell, BEGIN, "begin")
+    run(shell, BUILD.replace("value > 0", "value > 10"), "build")
+    assert run(shell, "app.edit(b)", "first")[0].success
+    said: list[str] = []
+    app.client.report = said.append
+    run(shell, "app.rollback()", "back")
+    assert "still differs from it (kept)" in said[-1] and app.changes() is None
+    assert changes(edit(shell, "app scaled", "lambda value: value * 2", "next")) == {"scaled": "code only"}
+    assert produce(shell, cluster, 5) == [10]
