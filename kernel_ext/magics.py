@@ -24,7 +24,7 @@ from kstreams_repl.host.instance.control.node_taps import MOST_ROWS
 from kstreams_repl.pictures.table import Table
 from kstreams_repl.repl.inspection.sandbox import quote_identifier
 from kstreams_repl.repl.session import Application, ReadRecord, Records
-from kstreams_repl.repl.session.application.edit import EditPlan
+from kstreams_repl.repl.session.application.edit import EditPlan, refuse_rolled_back
 from kstreams_repl.repl.session.application.topology_resolution import topology_of
 from kstreams_repl.repl.session.applications import applications_table
 from kstreams_repl.repl.session.cleanup import Cleanup
@@ -176,6 +176,7 @@ class TopoMagics(Magics):
             exec(compile(source, file, "exec"), self._shell.user_ns)
             what = EditOptions.of(given, self._reset(definition, app, node, given.reset_state), self._shell.user_ns)
             plan = self._plan(app, definition, what)
+            refuse_rolled_back(app, plan, node, app.rolled_back)
             if given.dry_run:
                 return plan
             if expression is not None:

@@ -158,8 +158,7 @@ def test_every_kernel_can_edit_it_and_knows_when_another_one_has(broker: Any, tm
         assert isinstance(app.error, StreamsProcessingError) and app.error.fields["node"] == "kept"
         assert "1 / len(value[9:])" in str(app.error)
         app.rollback()
-        app.resume()
-        assert app.wait(60) and counts(app) == {"a": 4}
+        assert app.wait(60) and app.error is None and counts(app) == {"a": 4}, "a failed one is resumed with the edit"
         processes = family(app)
         told = CliRunner().invoke(main, ["stop", "--state", str(tmp_path / "state"), name])
         assert told.exit_code == 0 and app.status == "stopped", told.output
@@ -168,7 +167,7 @@ def test_every_kernel_can_edit_it_and_knows_when_another_one_has(broker: Any, tm
 
 
 @pytest.mark.slow
-def test_a_killed_driver_leaves_nothing_and_resume_starts_another(broker: Any, tmp_path: Path) -> None:
+def test_a_killed_driver_leaves_nothing_and_an_edit_starts_another(broker: Any, tmp_path: Path) -> None:
     name = f"apart-{uuid.uuid4().hex[:6]}"
     topic = f"{name}-in"
     with connected(broker, tmp_path) as session:
@@ -182,9 +181,8 @@ def test_a_killed_driver_leaves_nothing_and_resume_starts_another(broker: Any, t
         assert app.status == "failed" and isinstance(app.error, DetachedApplicationError)
         with pytest.raises(DetachedApplicationError, match="ended by itself"):
             app.wait(5)
-        app.edit(counting(topic, lambda key, value: value != "skip"))  # nobody drives it: the next start runs it
         session.produce(topic, [("a", "skip", 2000), ("a", "word", 2000)])
-        app.resume()
+        app.edit(counting(topic, lambda key, value: value != "skip"))  # starts another process, with the new version
         assert app.wait(120) and counts(app) == {"a": 2}
         session.close()
         assert Mailbox(tmp_path / "state", name).driven is not None  # closing the session is not the end of it

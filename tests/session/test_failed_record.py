@@ -81,6 +81,15 @@ def test_an_error_shows_its_record_and_skip_leaves_out_exactly_that(broker: Any,
         assert app.wait(120)
         assert [version.number for version in app.versions] == [1, 2, 3]
         assert f"{first}, {second}" in app.versions[-1].source
+        session.produce(topic, [("k2", {"prize": 7})])
+        with pytest.raises(StreamsProcessingError, match="@200"):
+            app.wait(120)
+        live.refresh()
+        app.edit(space["builder"].replace("priced", lambda order: order.get("price", 0) * 2))
+        assert app.wait(120) and app.error is None, "the edit resumes it (L8)"
+        live.refresh()
+        assert live.state["status"] == "running" and live.state["failure"] == "" and "failed" not in live.state["note"]
+        assert [version.number for version in app.versions] == [1, 2, 3, 4]
         app.stop()
     with open_session(broker, tmp_path) as session:  # the next session reads the settings with the text
         app = session.attach(name)
@@ -91,9 +100,9 @@ def test_an_error_shows_its_record_and_skip_leaves_out_exactly_that(broker: Any,
         app.resume()
         assert app.wait(120)
         doubled = session.read(out, None, key_serde="string", value_serde="json")
-        assert [record.value for record in doubled] == [*(n * 2 for n in range(200) if n not in (120, 160)), 2]
+        assert [record.value for record in doubled] == [*(n * 2 for n in range(200) if n not in (120, 160)), 0, 2]
         counts = {row[0]: row[1] for row in app.sql("SELECT key, value FROM counts").df().itertuples(index=False, name=None)}
-        assert counts == {"k0": 38, "k1": 41, "k2": 40, "k3": 40, "k4": 40}
+        assert counts == {"k0": 38, "k1": 41, "k2": 41, "k3": 40, "k4": 40}
         letters = session.read(dead, None, key_serde="string", value_serde="json")
         assert [record.value for record in letters] == [orders[120][1], orders[160][1]], "each of them once"
         app.stop()

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from kstreams_repl.engine.dsl.graph.call_log import BuildLog, Handle, Problem, logged
+from kstreams_repl.engine.dsl.graph.call_log import BuildLog, Handle, Problem, logged, remember_build
 from kstreams_repl.engine.dsl.graph.graph_nodes import (
     Consumed,
     GlobalStoreGraphNode,
@@ -332,12 +332,14 @@ class StreamsBuilder(Handle):
         setting = None if config is None else config.get(CONFIG_KEY)
         self._log.source_serdes = by_topic.parse(None if config is None else config.get(by_topic.SETTING))
         try:
-            return build_topology(self._log.fresh_graph(), parse_optimizations(setting))
+            topology = build_topology(self._log.fresh_graph(), parse_optimizations(setting))
         except RecursionError as cause:
             raise TopologyError(
                 "a chain of operators is longer than Python's recursion limit allows",
                 hint="break it with through(), or put several steps into one function",
             ) from cause
+        remember_build(topology, self)
+        return topology
 
     # ------------------------------------------------------------------------------------------------- notebook cells
     @property

@@ -39,7 +39,7 @@ FlushListener = Callable[[Any, Any, Any, int, Any], None]
 task's record context is already that of the entry."""
 
 
-# ---- stores used by operators only; `Context` is runtime.record_context.ContextSnapshot ---------------------------------------------
+# ---- stores used by operators only; `Context` is processor.record_context.ContextSnapshot ---------------------------------------------
 
 
 class OuterJoinStore(Protocol):

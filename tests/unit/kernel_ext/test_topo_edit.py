@@ -11,11 +11,14 @@ import pytest
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
+from kernel_ext.live_picture import LivePicture
 from kernel_ext.node_edits import edit_text
 from kstreams_repl.host.kafka.admin import NewTopicSpec
+from kstreams_repl.host.spark.failures.failure_translation import taken_over
 from kstreams_repl.repl.session.application.edit import EditPlan
 from kstreams_repl.repl.session.source import source_slice
 from kstreams_repl.repl.session.source.cell_history import CellHistory
+from kstreams_repl.system.errors import KStreamsError, TaskMigratedError, TopologyError
 from kstreams_repl.system.types import TopicPartition
 from tests.unit.kernel_ext.test_extension import new_shell, run
 from tests.unit.repl.session.small_cluster import PARTITIONS, SmallCluster, SmallSession, partition_of
@@ -229,3 +232,189 @@ def test_an_error_in_an_edited_function_quotes_the_cell_s_line() -> None:
 def test_a_body_of_nothing_but_a_comment_is_no_function() -> None:
     with pytest.raises(UsageError, match="empty"):
         edit_text("kept", "# nothing", ())
+
+
+def by_the_panel(shell: InteractiveShell) -> None:
+    run(shell, BUILD.replace("value > 0", "value > 10"), "build")
+    live = LivePicture(shell.user_ns["app"], lambda changed: None)
+    live.refresh()
+    live._control(live._plan)
+    live._control(live._apply)
+    live.refresh()
+    assert live.state["status"] == "running" and not live.state["failure"], live.state["detail"]
+
+
+def by_edit(shell: InteractiveShell) -> None:
+    run(shell, BUILD.replace("value > 0", "value > 10"), "build")
+    assert run(shell, "app.edit(b)", "edit it")[0].success
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        by_edit,
+        by_the_panel,
+        lambda shell: edit(shell, "app kept", "lambda key, value: value > 10"),
+        lambda shell: run(shell, "app.rollback()", "back"),
+    ],
+    ids=["app.edit", "the panel", "%%topo_edit", "rollback"],
+)
+@pytest.mark.parametrize("stopped", [False, True], ids=["failed", "failed and stopped"])
+def test_an_edit_resumes_a_failed_application(shell: InteractiveShell, cluster: SmallCluster, change: Any, stopped: bool) -> None:
+    """The new function was in place, and nothing ran it: `wait()` raised the old error, whose advice was to edit (L8)."""
+    app = shell.user_ns["app"]
+    edit(shell, "app kept", "lambda key, value: value > 5", "first")
+    app._deployment.fail(KStreamsError("division by zero", hint="edit the function"))
+    if stopped:
+        app.stop()
+    with pytest.raises(KStreamsError, match="division by zero"):
+        app.wait(1)
+    change(shell)
+    assert app.status == "running" and app.error is None and "failed" not in repr(app)
+    assert 20 in produce(shell, cluster, -1, 20)
+
+
+def test_an_edit_resumes_an_application_that_could_not_be_started(shell: InteractiveShell, cluster: SmallCluster) -> None:
+    app = shell.user_ns["app"]
+    app.stop()
+    start = app._deployment.start
+    app._deployment.start = lambda: 1 / 0
+    with pytest.raises(KStreamsError, match="division by zero"):
+        app.resume()
+    with pytest.raises(KStreamsError, match="division by zero"):
+        edit_raises(shell, "app.edit(b.replace('kept', lambda key, value: value > 5))")
+    assert app.status == "failed" and len(app.versions) == 2
+    app._deployment.start = start
+    assert edit(shell, "app kept", "lambda key, value: value > 10").applied
+    assert app.status == "running" and app.error is None and produce(shell, cluster, 6, 20) == [20]
+
+
+@pytest.mark.parametrize("halt", ["pause", "stop"])
+def test_an_edit_leaves_an_application_at_rest_at_rest(shell: InteractiveShell, halt: str) -> None:
+    app = shell.user_ns["app"]
+    getattr(app, halt)()
+    before = app.status
+    assert edit(shell, "app kept", "lambda key, value: value > 10").applied and app.status == before
+
+
+def test_what_another_program_has_taken_over_is_not_edited(shell: InteractiveShell) -> None:
+    """The resume would take it back."""
+    app = shell.user_ns["app"]
+    app._deployment.fail(taken_over("app", 7, 3))
+    with pytest.raises(TaskMigratedError, match="took over app"):
+        edit_raises(shell, "app.edit(b.replace('kept', lambda key, value: value > 5))")
+    assert app.status == "failed" and len(app.versions) == 1
+
+
+def edit_raises(shell: InteractiveShell, code: str) -> None:
+    error = run(shell, code, "raises")[0].error_in_exec
+    assert error is not None
+    raise error
+
+
+def rebuilt(shell: InteractiveShell) -> Any:
+    """What the source text of the present version builds: it says what runs, and nothing else."""
+    version = shell.user_ns["app"].versions[-1]
+    assert version.complete, version.source
+    topology = source_slice.Program(version.source.partition("\n")[2]).run()
+    assert str(topology.describe()) == str(version.topology.describe())
+    return topology
+
+
+def by_a_cell(shell: InteractiveShell) -> None:
+    run(shell, BUILD.replace("value > 0", "value > 10"), "build")
+    assert run(shell, "app.edit(b)", "edit it")[0].success
+
+
+def by_replace(shell: InteractiveShell) -> None:
+    assert run(shell, "plan = app.edit(b.replace('kept', lambda key, value: value > 10))", "edit it")[0].success
+
+
+def by_a_new_node(shell: InteractiveShell) -> None:
+    more = "larger = kept.filter(lambda key, value: value > 10, name='larger')\nlarger.foreach(lambda key, value: None, name='end')\n"
+    assert run(shell, f"{more}plan = app.edit(b.replace('kept', lambda key, value: value > 10))", "more")[0].success
+
+
+@pytest.mark.parametrize(
+    "change",
+    [by_a_cell, by_replace, by_a_new_node, lambda shell: edit(shell, "app kept", "lambda key, value: value > 10", "first")],
+    ids=["a cell", "replace", "a new node", "%%topo_edit"],
+)
+def test_an_edit_after_a_rollback_starts_from_what_runs(shell: InteractiveShell, cluster: SmallCluster, change: Any) -> None:
+    """It planned the change again that had been rolled back (W5)."""
+    app = shell.user_ns["app"]
+    change(shell)
+    assert produce(shell, cluster, 5, 20) == [20]
+    said: list[str] = []
+    app.client.report = said.append
+    assert run(shell, "app.rollback()", "back")[0].success
+    assert app.changes() is None and not app.stale and not said, "the builder is what runs"
+    assert edit(shell, "app scaled --dry-run", "lambda value: value * 2", "next").table().note.startswith("4 nodes unchanged")
+    plan = edit(shell, "app scaled", "lambda value: value * 2", "next")
+    assert changes(plan) == {"scaled": "code only"}
+    assert produce(shell, cluster, 5, 20) == [20, 10, 40]
+    topology = rebuilt(shell)
+    assert topology.node("kept").operator.predicate("k", 5) and topology.node("scaled").operator.mapper(4) == 8
+    # the variables of the cells that ran after it still serve, and a cell that runs again counts
+    assert run(shell, "kept.foreach(lambda key, value: None, name='seen'); plan = app.edit(b)", "later")[0].success
+    assert changes(shell.user_ns["plan"]) == {"seen": "new"}
+    run(shell, BUILD.replace("value > 0", "value > 7"), "build")
+    plan = shell.user_ns["app"].changes()
+    assert {"kept", "scaled"} <= changes(plan).keys() and "larger" not in str(plan.topology.describe())
+
+
+def test_a_second_rollback_brings_back_what_the_first_took(shell: InteractiveShell, cluster: SmallCluster) -> None:
+    app = shell.user_ns["app"]
+    by_a_cell(shell)
+    for limit in (0, 10, 0, 10):
+        assert run(shell, "app.rollback()", "back")[0].success
+        assert app.changes() is None and app.topology.node("kept").operator.predicate("k", 5) is (limit == 0)
+        assert rebuilt(shell).node("kept").operator.predicate("k", 5) is (limit == 0)
+
+
+def test_a_change_that_waits_in_the_notebook_outlives_a_rollback(shell: InteractiveShell) -> None:
+    app = shell.user_ns["app"]
+    by_a_cell(shell)
+    run(shell, BUILD.replace("value > 0", "value > 11"), "build")
+    said: list[str] = []
+    app.client.report = said.append
+    run(shell, "app.rollback()", "back")
+    assert changes(app.changes()) == {"kept": "code only"} and app.changes().topology.node("kept").operator.predicate("k", 11) is False
+    assert "still differs from it (kept)" in said[-1]
+    plan = edit(shell, "app scaled", "lambda value: value * 2", "next")
+    assert changes(plan) == {"kept": "code only", "scaled": "code only"}, "it is the notebook's own, not what was rolled back"
+
+
+LIMIT = BUILD.replace("value > 0", "value > LIMIT")
+
+
+def test_an_edit_that_would_bring_back_a_value_that_was_rolled_back_is_refused(shell: InteractiveShell, cluster: SmallCluster) -> None:
+    """The cells' values cannot go back with the builder."""
+    app = shell.user_ns["app"]
+    assert run(shell, f"LIMIT = 1\n{LIMIT}", "build")[0].success and run(shell, "app.edit(b)", "first")[0].success
+    assert run(shell, "LIMIT = 10", "limit")[0].success and run(shell, "app.edit(b)", "second")[0].success
+    assert len(app.versions) == 3
+    run(shell, "app.rollback()", "back")
+    for dry in ("", " --dry-run"):
+        error = run(shell, f"%%topo_edit app scaled{dry}\nlambda value: value * 2", "next")[0].error_in_exec
+        assert isinstance(error, TopologyError) and error.message.endswith("the edit of scaled would also change kept")
+        assert "app.versions[-1].source" in str(error.hint)
+    assert len(app.versions) == 4 and app.topology.node("scaled").operator.mapper(3) == 3
+    assert changes(app.changes()).keys() == {"kept"}, "nothing of the refused edit is in the builder"
+    run(shell, "LIMIT = 1", "limit")
+    assert changes(edit(shell, "app scaled", "lambda value: value * 2", "next")) == {"scaled": "code only"}
+    assert produce(shell, cluster, 1, 2) == [4]
+
+
+def test_another_builder_is_not_taken_back_but_what_runs_is_edited(shell: InteractiveShell, cluster: SmallCluster) -> None:
+    """A cell that makes its builder itself has another one with each run."""
+    app = shell.user_ns["app"]
+    run(shell, BEGIN, "begin")
+    run(shell, BUILD.replace("value > 0", "value > 10"), "build")
+    assert run(shell, "app.edit(b)", "first")[0].success
+    said: list[str] = []
+    app.client.report = said.append
+    run(shell, "app.rollback()", "back")
+    assert "still differs from it (kept)" in said[-1] and app.changes() is None
+    assert changes(edit(shell, "app scaled", "lambda value: value * 2", "next")) == {"scaled": "code only"}
+    assert produce(shell, cluster, 5) == [10]

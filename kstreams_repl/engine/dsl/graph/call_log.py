@@ -18,6 +18,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 from kstreams_repl.engine.call_checks import BREAKS, check_kinds, check_names
 from kstreams_repl.engine.dsl.graph.graph_builder import GraphBuilder
@@ -255,15 +256,32 @@ class BuildLog:
         return tuple(name for name, value in _bound(self._maker(node))[1].items() if callable(value))
 
     def remember(self) -> Callable[[], None]:
-        """Return a function that undoes every later `replace`."""
+        """Return a function that takes the log back to the present calls and their functions. What the user's variables hold of calls
+        after that stands for the call that the cell made before."""
         before = [(call, call.args, call.kwargs, call.edited) for call in self.calls]
 
-        def undo() -> None:
+        def go_back() -> None:
+            kept = {id(call) for call, *_ in before}
+            for call in reversed(self.calls):
+                if id(call) not in kept:
+                    for handle in _handles((call.result, call.stands_for)):
+                        handle._mark(False)
+                    if call.origin.cell is not None:
+                        self._replaced.setdefault(call.origin.cell, []).insert(0, call)
             for call, args, kwargs, edited in before:
                 call.args, call.kwargs, call.edited = args, kwargs, edited
+            self.calls = [call for call, *_ in before]
+            self._replaced = {cell: [call for call in calls if id(call) not in kept] for cell, calls in self._replaced.items()}
+            self._position.clear()
             self._stale = True
 
-        return undo
+        return go_back
+
+    @property
+    def files(self) -> set[str]:
+        """The files, or runs of cells, in which its calls and their functions were written."""
+        origins = (origin for call in self.calls for origin in (call.origin, *call.edited.values()))
+        return {origin.file for origin in origins if origin.file is not None}
 
     def _maker(self, node: str) -> Call:
         if self._stale:
@@ -360,6 +378,33 @@ class BuildLog:
                 hint="run the cell that makes it again",
                 node=f"{method}()",
             )
+
+
+_BUILT: WeakKeyDictionary[Topology, tuple[Handle, Callable[[], None]]] = WeakKeyDictionary()
+
+
+def remember_build(topology: Topology, builder: Handle) -> None:
+    """Note which calls of a builder made a topology, for `go_back_to`."""
+    _BUILT[topology] = builder, builder._log.remember()
+
+
+def go_back_to(topology: Topology, present: Any) -> tuple[Handle, set[str], set[str]] | None:
+    """Take the builder of a topology back to the calls that made it.
+
+    Args:
+        present: the builder, stream or table in use, whose calls may be others.
+
+    Returns:
+        `present`, or the builder of the topology if that is another one; the files, or runs of cells, of the calls that no longer count,
+        and of those that count again. None: no builder of this process made the topology, or `present` is none.
+    """
+    builder, go_back = _BUILT.get(topology, (None, None))
+    if builder is None or go_back is None or not isinstance(present, Handle):
+        return None
+    before = present._log.files
+    go_back()
+    after = builder._log.files
+    return present if present._log is builder._log else builder, before - after, after
 
 
 def _bound(call: Call) -> tuple[inspect.BoundArguments, dict[str, Any]]:

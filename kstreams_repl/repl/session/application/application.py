@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Collection, MutableMapping
+from collections.abc import Callable, Collection, Mapping, MutableMapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -38,8 +38,7 @@ from kstreams_repl.repl.session.application.savepoint_writer import savepoint_pa
 from kstreams_repl.repl.session.application.savepoints import Savepoint
 from kstreams_repl.repl.session.application.skip import config_without, position_to_skip
 from kstreams_repl.repl.session.application.state import ApplicationState
-from kstreams_repl.repl.session.application.topology_resolution import topology_of
-from kstreams_repl.repl.session.application.versions import VersionHistory
+from kstreams_repl.repl.session.application.versions import VersionHistory, program_that_runs
 from kstreams_repl.repl.session.cluster_client import ClusterClient
 from kstreams_repl.repl.session.source.source_slice import Program, program_of
 from kstreams_repl.repl.session.topics.records import ReadRecord
@@ -48,7 +47,7 @@ from kstreams_repl.repl.session.views.consumer_lag import FEW
 from kstreams_repl.repl.session.views.counts_reader import CountsReader
 from kstreams_repl.repl.session.views.picture_overlay import silent_lines, summary_of
 from kstreams_repl.system.durations import Seconds, as_seconds
-from kstreams_repl.system.errors import DeployError, IllegalStateError, KStreamsError
+from kstreams_repl.system.errors import DeployError, IllegalStateError, TaskMigratedError
 
 if TYPE_CHECKING:
     from kstreams_repl.host.spark.deployment import Deployment
@@ -91,6 +90,8 @@ class Application(ApplicationView):
         """Nodes that a notebook cell has changed since the last deploy or edit; they still run the earlier code."""
         self.running_code = whole_code(topology)
         """Code of its nodes as last sent to the workers: `edit` compares with it."""
+        self.rolled_back: Mapping[str, Any] = {}
+        """Code of the version that the last edit has rolled back: an edit of one node does not bring it back."""
         self.detached = detached
         """Whether a process of its own drives it, which continues when this process ends."""
         self._applications = applications
@@ -161,7 +162,7 @@ class Application(ApplicationView):
         # 2. Stop.
         self.stop()
         # 3. Write the version.
-        program, config = self._present_program(), config_without(self, position)
+        program, config = self._history.program(), config_without(self, position)
         self._deployment.version = self._history.keep(program, self.topology, config)
         self.config = self._deployment.config = config
         dead_letters = self.config["errors.dead.letter.queue.topic.name"]
@@ -184,7 +185,7 @@ class Application(ApplicationView):
         The plan lists the effect on nodes and state.
 
         Applied at a commit boundary: state and offsets are kept, and under exactly once no record is lost or processed twice. An
-        application that is paused or stopped takes the new topology when it is resumed.
+        application that is paused or stopped takes the new topology when it is resumed; a failed one is resumed with it.
 
         Args:
             topology: the builder (changed meanwhile), a topology, a stream or table.
@@ -221,6 +222,7 @@ class Application(ApplicationView):
 
         Raises:
             TopologyError: a store's rows would be read wrongly, or the topology does not fit the cluster.
+            TaskMigratedError: another program has taken the application over.
 
         Example:
             >>> plan = app.edit(builder, dry_run=True)
@@ -230,14 +232,17 @@ class Application(ApplicationView):
         if plan.applied or plan.diff.empty:
             return plan if plan.applied else replace(plan, version=self.versions[-1].number)
         # 1. Refuse. 2. Check.
+        if isinstance(self.error, TaskMigratedError):
+            raise self.error
         prepare(plan, self.client.admin, self.config)
-        # 3. History, pause, replace, start.
+        # 3. History, pause, replace, start. 4. Resume, if it had failed.
         program = plan.program or program_of(plan.definition, plan.topology, self.client.variables)
         self.config = plan.config
         self._refuse_replaced()
         if self._starting is not None:
             self._starting.wait()
         self._run(lambda: self._replace(plan, program))  # on the control thread, so that it completes even if the wait is interrupted
+        self._finish_start()
         return replace(plan, version=self.versions[-1].number)
 
     def changes(self) -> EditPlan | None:
@@ -247,18 +252,16 @@ class Application(ApplicationView):
             >>> app.changes() is None
             True
         """
-        if self.definition is None:
-            return None
-        try:
-            built = topology_of(self.definition, self.config)
-            plan = plan_edit(self, built, self.definition, running_code=self.running_code, ask=False)
-        except KStreamsError:  # the cells are inconsistent for now: there is nothing to compare with
+        plan = plan_edits.plan_of_definition(self, self.definition)
+        if plan is None:
             return None
         self.stale = frozenset(node.name for node in plan.diff.nodes if node.change not in (NodeChange.UNCHANGED, NodeChange.NEW))
         return None if plan.diff.empty else plan
 
     def rollback(self, *, migrate: Conversions | None = None, migrate_rows: Conversions | None = None) -> EditPlan:
-        """Edit back to the version before this one. The present version stays in the history, the notebook's builder as it is.
+        """Edit back to the version before this one. The present version stays in the history.
+
+        The notebook's builder goes back, too, if it equals what runs; else it stays, and a report names the nodes in which they differ.
 
         Args:
             migrate, migrate_rows: as `edit`: the reverse functions, for stores whose rows this version has converted.
@@ -273,7 +276,11 @@ class Application(ApplicationView):
             3
         """
         plan = plan_rollback(self, self._history, running_code=self.running_code, migrate=migrate, migrate_rows=migrate_rows)
-        return plan_edits.parted(self, self.apply(plan), self.changes())
+        builder, code = plan_edits.plan_of_definition(self, self.definition), self.running_code
+        applied = self.apply(plan)
+        self.rolled_back = code
+        self.definition = plan_edits.follow_rollback(self, builder) or self.definition
+        return applied
 
     def savepoint(self, name: str) -> Savepoint:
         """Keep state and offsets as of one commit under a name. A running application is paused for it, then resumed.
@@ -451,31 +458,15 @@ class Application(ApplicationView):
         code = whole_code(self.topology)
         if code == self.running_code:
             return
-        program = self._program_of_definition(code)
+        program = program_that_runs(self.definition, self.topology, code, self.config, self.client.variables)
         if program is None:
-            program = replace(self._present_program(), missing=("functions or values that have changed since",))
+            program = replace(self._history.program(), missing=("functions or values that have changed since",))
         self._deployment.version = self._history.keep(program, self.topology, self.config)
         self.running_code = code
 
-    def _present_program(self) -> Program:
-        saved = self._history.saved(self.versions[-1].number) if self.versions else None
-        return Program("", ("its text",)) if saved is None else saved.topology_program
-
-    def _program_of_definition(self, code: Any) -> Program | None:
-        """Return the program of the definition, if that is the code about to run, and complete; else None."""
-        if self.definition is None:
-            return None
-        try:
-            built = topology_of(self.definition, self.config)
-        except KStreamsError:
-            return None
-        if str(built.describe()) != str(self.topology.describe()) or whole_code(built) != code:
-            return None
-        program = program_of(self.definition, self.topology, self.client.variables)
-        return None if program.missing else program
-
     def _replace(self, plan: EditPlan, program: Program) -> None:
-        """Run step 3 of `apply`."""
+        """Run steps 3 and 4 of `apply`."""
+        generation = self.generation
         history, driver, migrations = self._history, self._driver_process, migrations_of(plan)
         more = {"migrations": migrations} if migrations else {}
         emptied = tuple(changelog_topic(self.name, store) for store in plan.diff.reset)
@@ -495,9 +486,11 @@ class Application(ApplicationView):
         self.running_code = whole_code(plan.topology)
         if plan.program is None and plan.definition is not None:
             self.definition = plan.definition
-        self.stale = frozenset()
-        self._start_error = None
+        self.stale, self.rolled_back = frozenset(), {}
         self.client.serdes.learn(self.topology, self.name, self.config)
+        # 4. Resume it, if it had failed.
+        if self.status == "failed" and self.generation == generation:
+            self.start()
 
     def _run(self, call: Callable[[], Any]) -> None:
         self.client.ensure_own()

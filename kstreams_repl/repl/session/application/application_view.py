@@ -148,12 +148,14 @@ class ApplicationView(QueryView):
 
     @property
     def error(self) -> KStreamsError | None:
-        """The error with which it failed, the user's line first; None: it has not failed.
+        """The error with which it failed, the user's line first; None: it has not failed, or is being started again.
 
         Example:
             >>> app.error is None
             True
         """
+        if self.status != ApplicationState.FAILED:
+            return None
         if isinstance(self._start_error, KStreamsError):
             return self._start_error
         error = self._deployment.error

@@ -93,6 +93,8 @@ def wait_until(app: ReadOnlyApplication, seconds: float | None, condition: Calla
             progress.update(app.status == "starting")
             if app.status == "failed":
                 error = app.error
+                if error is None and app.status != "failed":  # it has been resumed meanwhile
+                    continue
                 if error is None:
                     raise DeployError(f"{app.name} failed", hint="session.logs() has its last words")
                 raise with_record(app.client, app.name, error, app.topology)

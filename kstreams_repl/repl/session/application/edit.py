@@ -8,8 +8,8 @@ version in one transaction (`spark.state_migration`).
 
 `EditPlan` is a value: what an edit would do. `Application.apply` carries it out, numbered: 1. reject what would read rows wrongly ·
 2. check the new topology against the cluster · 3. write the version into the session file, pause at a commit, replace the topology,
-start a new generation, whose first journal record confirms the version (`Deployment.replace`). A failure in 2 changes nothing; one
-in 3 starts the old version again and removes the new one.
+start a new generation, whose first journal record confirms the version (`Deployment.replace`) · 4. resume, if it had failed. A failure
+in 2 changes nothing; one in 3 starts the old version again and removes the new one.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.engine.dsl.graph.call_log import go_back_to
 from kstreams_repl.engine.serdes import Serde, resolve
 from kstreams_repl.engine.serdes.schemas.registry import Part, settings_from
 from kstreams_repl.engine.topology.diff import StoreChange, TopologyDiff, diff
 from kstreams_repl.engine.topology.graph import TopologyGraph
 from kstreams_repl.engine.topology.names import changelog_topic
-from kstreams_repl.engine.topology.node_diff import NodeChange
+from kstreams_repl.engine.topology.node_diff import NodeChange, whole_code
 from kstreams_repl.engine.topology.schema_diff import SchemaChange
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.kafka.admin import Admin
@@ -39,10 +40,12 @@ from kstreams_repl.repl.session.application.compatibility import last_writer
 from kstreams_repl.repl.session.application.contracts import begin_versions, compare_schemas, refuse_schemas
 from kstreams_repl.repl.session.application.deploy_preview import check
 from kstreams_repl.repl.session.application.read_only import ReadOnlyApplication
+from kstreams_repl.repl.session.application.topology_resolution import topology_of
 from kstreams_repl.repl.session.application.versions import VersionHistory
+from kstreams_repl.repl.session.source import source_slice
 from kstreams_repl.repl.session.source.code_changes import code_changes
 from kstreams_repl.repl.session.source.source_slice import Program
-from kstreams_repl.system.errors import IllegalStateError, SchemaRegistryError, TopologyError, did_you_mean
+from kstreams_repl.system.errors import IllegalStateError, KStreamsError, SchemaRegistryError, TopologyError, did_you_mean
 
 if TYPE_CHECKING:
     from kstreams_repl.host.spark.fencing.state_migration import Migration
@@ -292,30 +295,74 @@ def plan_rollback(
             hint=f"app.rollback(migrate={{{store!r}: function of (key, value)}}) converts the values back; migrate_rows= keys and values",
             store=store,
         )
-    saved = history.saved(before.number)
-    program = Program("", ("its text",)) if saved is None else saved.topology_program
     topology = history.as_it_ran(before, application.config)
     return plan_edit(
         application,
         topology,
         topology,
         running_code=running_code,
-        program=program,
+        program=history.program(before.number),
         migrate=migrate,
         migrate_rows=migrate_rows,
     )
 
 
-def parted(application: ReadOnlyApplication, applied: EditPlan, changes: EditPlan | None) -> EditPlan:
-    """Report which nodes the notebook's builder has otherwise than what runs after a rollback; return the rollback's plan.
+def plan_of_definition(application: ReadOnlyApplication, definition: Any) -> EditPlan | None:
+    """Return the edit to a notebook's present builder; None if there is none, or if it cannot be built because cells are inconsistent."""
+    if definition is None:
+        return None
+    try:
+        built = topology_of(definition, application.config)
+        return plan_edit(application, built, definition, running_code=application.running_code, ask=False)
+    except KStreamsError:
+        return None
+
+
+def follow_rollback(application: ReadOnlyApplication, before: EditPlan | None) -> Any:
+    """Take the notebook's builder, and the texts of its cells, back to what runs after a rollback.
+
+    Reports the nodes in which the builder differs from what runs all the same: helpers or values have changed, another builder made that
+    version, or an earlier kernel.
 
     Args:
-        changes: the edit that would apply the builder.
+        before: the edit that would have applied the builder before the rollback; unless it is empty the builder stays.
+
+    Returns:
+        The definition from then on; None: it stays.
     """
-    if changes is not None:
+    gone_back = go_back_to(application.topology, before.definition) if before is not None and before.diff.empty else None
+    if gone_back is not None:
+        source_slice.history.go_back(*gone_back[1:])
+    changes = None if before is None else plan_of_definition(application, before.definition)
+    if changes is not None and not changes.diff.empty:
         names = ", ".join(node.name for node in changes.diff.nodes if node.change is not NodeChange.UNCHANGED)
         application.client.report(
-            f"{application.name} runs version {applied.version}; the notebook's builder still has the change that was rolled back "
-            f"({names}), and the next edit applies it again. Hint: change the builder back first; app.changes() lists the differences"
+            f"{application.name} runs version {application.versions[-1].number}; the notebook's builder still differs from it ({names}), "
+            "and app.edit(builder) applies that again. Hint: run its cells with the code of that version, app.versions[-1].source"
         )
-    return applied
+    return None if gone_back is None else gone_back[0]
+
+
+def refuse_rolled_back(application: ReadOnlyApplication, plan: EditPlan, node: str, rolled_back: Mapping[str, Any]) -> None:
+    """Raise if an edit of one node would bring back in others what a rollback has taken back.
+
+    Args:
+        rolled_back: the code of the version that was rolled back, by node.
+
+    Raises:
+        TopologyError: it would.
+    """
+    code = whole_code(plan.topology)
+    back = [
+        changed.name for changed in plan.diff.nodes
+        if changed.change is not NodeChange.UNCHANGED and changed.name != node and code.get(changed.name) == rolled_back.get(changed.name)
+    ]  # fmt: skip
+    if back:
+        raise TopologyError(
+            f"{application.name} runs version {application.versions[-1].number}, after a rollback, and the notebook's builder still has "
+            f"what was rolled back: the edit of {node} would also change {', '.join(back)}",
+            hint="run the cells of these nodes, their functions and values again with the code of that version, "
+            "app.versions[-1].source; or app.edit(builder) applies all of the builder",
+            node=node,
+            plan=str(plan.diff),
+        )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.topology.topology import Topology
@@ -29,6 +30,7 @@ class ReadOnlyApplication(Protocol):
     client: ClusterClient
     detached: bool
     stale: frozenset[str]
+    running_code: Mapping[str, Any]
 
     def metadata_for_all_clients(self) -> list[StreamsMetadata]: ...
     @property

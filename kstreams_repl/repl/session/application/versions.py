@@ -21,6 +21,7 @@ from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.spark.fencing.generation_fencing import VersionText
 from kstreams_repl.pictures.diff_text import DiffText
 from kstreams_repl.pictures.wording import counted, moment
+from kstreams_repl.repl.session.application.topology_resolution import topology_of
 from kstreams_repl.repl.session.session_file import (
     PYTHON,
     Closure,
@@ -32,7 +33,7 @@ from kstreams_repl.repl.session.session_file import (
     save_version,
 )
 from kstreams_repl.repl.session.source.code_changes import code_changes
-from kstreams_repl.repl.session.source.source_slice import Program
+from kstreams_repl.repl.session.source.source_slice import Program, program_of
 from kstreams_repl.system.errors import KStreamsError, SessionFileError
 
 
@@ -171,6 +172,11 @@ class VersionHistory:
     def saved(self, number: int) -> SavedVersion | None:
         return next((saved for saved in self._saved if saved.number == number), None)
 
+    def program(self, number: int | None = None) -> Program:
+        """Return the source text of a version; None: of the present one."""
+        saved = self.saved(number) if number is not None else self._saved[-1] if self._saved else None
+        return Program("", ("its text",)) if saved is None else saved.topology_program
+
     def present(self, number: int) -> None:
         """Drop the versions after `number`: they were written to the file and never reached the journal."""
         self._saved = [saved for saved in self._saved if saved.number <= number]
@@ -208,6 +214,22 @@ class VersionHistory:
         except KStreamsError:  # no journal, or another text's hash
             return False
         return True
+
+
+def program_that_runs(
+    definition: Any, topology: Topology, code: Mapping[str, Any], config: StreamsConfig, variables: Mapping[str, Any] | None
+) -> Program | None:
+    """Return the program of a definition, if it builds the topology with the code that is about to run, and is complete; else None."""
+    if definition is None:
+        return None
+    try:
+        built = topology_of(definition, config)
+    except KStreamsError:
+        return None
+    if str(built.describe()) != str(topology.describe()) or whole_code(built) != code:
+        return None
+    program = program_of(definition, topology, variables)
+    return None if program.missing else program
 
 
 def make_topology(files: SessionFiles, saved: SavedVersion, application: str, config: Any) -> Topology:

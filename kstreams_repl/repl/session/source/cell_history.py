@@ -6,8 +6,8 @@ and the origins of nodes have that name, and `CellHistory.cell_of` maps it back 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,9 @@ class CellHistory:
     def __init__(self) -> None:
         self._cells: dict[str, CellText] = {}
         self._runs = 0
-        self._noted: list[tuple[str, CellText]] = []
-        self._ids: dict[str, str] = {}
+        self._noted: list[tuple[str, str, CellText]] = []
+        self._by_file: dict[str, tuple[str, str, CellText]] = {}
+        """Every run: the id of the cell, under which key its text is in `_cells`, and the text."""
         self.number_of: Callable[[str], int | None] = lambda file: None
         """Return the execution number of the cell that was compiled under a file name; None: it is not a cell's."""
 
@@ -65,7 +66,7 @@ class CellHistory:
         earlier = self._cells.get(cell)
         self._runs += 1
         self._cells[cell] = CellText(file, text, before, self._runs)
-        self._noted.append((place, self._cells[cell]))
+        self._noted.append((place, cell, self._cells[cell]))
 
         def take_back() -> None:
             if earlier is None:
@@ -83,11 +84,28 @@ class CellHistory:
 
     def cell_of(self, file: str) -> CellLocation | None:
         """Return the cell compiled under a file name, in any of its runs; None if the file is not a cell of this process."""
+        found = self._runs_by_file().get(file)
+        return None if found is None else CellLocation(found[0], self.number_of(file))
+
+    def go_back(self, dropped: Collection[str], restored: Collection[str]) -> None:
+        """Let cells have the text of an earlier run, because a rollback has taken the builder back to it.
+
+        Args:
+            dropped, restored: the files of the runs that made the builder's calls so far, and of those that make them again.
+        """
+        runs = self._runs_by_file()
+        for file in dropped:
+            if file in runs and self._cells.get(runs[file][1]) is runs[file][2]:
+                self._cells[runs[file][1]] = replace(runs[file][2], text="")  # it keeps its place
+        for file in restored:
+            if file in runs:
+                self._cells[runs[file][1]] = runs[file][2]
+
+    def _runs_by_file(self) -> dict[str, tuple[str, str, CellText]]:
         while self._noted:
-            cell, text = self._noted.pop(0)
-            self._ids[text.file] = cell
-        found = self._ids.get(file)
-        return None if found is None else CellLocation(found, self.number_of(file))
+            run = self._noted.pop(0)
+            self._by_file[run[2].file] = run
+        return self._by_file
 
     @property
     def number(self) -> int | None:

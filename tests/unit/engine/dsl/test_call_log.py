@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,10 @@ import pytest
 
 from kstreams_repl import serdes
 from kstreams_repl.engine.dsl import KStream, StreamsBuilder
+from kstreams_repl.engine.dsl.graph.call_log import go_back_to
+from kstreams_repl.engine.topology.node_diff import whole_code
 from kstreams_repl.engine.topology.source_location import cell_started
+from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.system.errors import TopologyError
 from kstreams_repl.testing.driver import TopologyTestDriver
 from workshop.conformance import loader
@@ -302,3 +307,38 @@ def test_replacing_what_is_not_there_names_what_was_meant() -> None:
     with pytest.raises(TopologyError, match="no function 'joiner'") as wrong:
         builder.replace("shout", joiner=str.title)
     assert wrong.value.hint == "its functions are: mapper"
+
+
+def test_a_builder_goes_back_to_what_a_topology_was_built_from() -> None:
+    builder = StreamsBuilder()
+    with builder.cell("first"):
+        source = builder.stream("in", name="source")
+        kept = source.filter(lambda key, value: True, name="kept")
+    with builder.cell("second"):
+        kept.to("out", name="sink")
+    first = builder.build()
+    with builder.cell("first"):
+        source = builder.stream("in", name="source")
+        kept = source.filter(lambda key, value: value is None, name="kept")
+        more = kept.map_values(lambda value: value, name="more")
+    builder.replace("kept", lambda key, value: False)
+    second = builder.build()
+    gone_back = go_back_to(first, more)
+    assert gone_back is not None and gone_back[0] is more
+    assert str(builder.build().describe()) == str(first.describe()) and whole_code(builder.build()) == whole_code(first)
+    kept.foreach(lambda key, value: None, name="seen")  # the variable's stream of the later run stands for the earlier one
+    with pytest.raises(TopologyError, match="no longer in the topology"):
+        more.foreach(print)
+    gone_back = go_back_to(second, StreamsBuilder())
+    assert gone_back is not None and gone_back[0] is builder, "it is another builder's"
+    assert str(builder.build().describe()) == str(second.describe()) and whole_code(builder.build()) == whole_code(second)
+    more.foreach(print, name="end")
+    assert go_back_to(Topology(), builder) is None and go_back_to(second, second) is None
+
+
+def test_a_topology_that_was_built_is_not_kept_alive() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in").to("out")
+    gone = weakref.ref(builder.build())
+    gc.collect()
+    assert gone() is None

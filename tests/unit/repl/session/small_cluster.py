@@ -41,6 +41,7 @@ from kstreams_repl.repl.session.application.registry import ApplicationRegistry
 from kstreams_repl.repl.session.cluster_client import ClusterClient
 from kstreams_repl.repl.session.session import Session
 from kstreams_repl.repl.session.session_directory import SessionDirectory
+from kstreams_repl.system.errors import KStreamsError
 from kstreams_repl.system.types import RecordBatch, TopicPartition
 
 PARTITIONS = 2
@@ -162,7 +163,8 @@ class SmallDeployment:
 
     def __init__(self, topology: Any, config: StreamsConfig, cluster: SmallCluster) -> None:
         self.topology, self.config, self.cluster = topology, config, cluster
-        self.status, self.error, self.plan = "created", None, None
+        self.status, self.plan = "created", None
+        self.error: KStreamsError | None = None
         self.reports = ApplicationReport(0, {})
         self.metrics: list[Any] = []
         self.version: VersionText | None = None
@@ -187,8 +189,14 @@ class SmallDeployment:
         )
         self._declare(self.version, plan.generation, "running")
         self._take_over(plan)
-        self.status = "running"
+        self.status, self.error = "running", None
         self.work()
+
+    def fail(self, error: KStreamsError) -> None:
+        """Fail with nothing committed since the last commit."""
+        self._collector.open.clear()
+        self._let_go(keep=False)
+        self.status, self.error = "failed", error
 
     def replace(
         self,

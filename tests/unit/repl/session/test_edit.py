@@ -78,7 +78,7 @@ def test_a_rollback_brings_back_the_helpers_and_values_of_then(notebook: Any) ->
         said: list[str] = []
         app.client.report = said.append
         app.rollback()
-        assert [line for line in said if "still has the change that was rolled back (mapped)" in line], "the next edit would apply it"
+        assert [line for line in said if "still differs from it (mapped), and app.edit(builder) applies that again" in line]
         function = app.topology.node("mapped").operator.mapper
         assert function(5) == 6
         assert app.changes() is not None, "the notebook says something else than what runs"

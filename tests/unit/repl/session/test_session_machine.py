@@ -385,6 +385,9 @@ class SessionScripts(RuleBasedStateMachine):
                 self.app.rollback()
             return
         before, present = self.versions[-2], self.versions[-1]
+        earlier = self.app.versions[-2]
+        follows = self.notebook == self.deployed and self.app.definition is not None and earlier.code is not None
+        number = self.app.versions[-1].number
         if isinstance(present, Converted):
             with pytest.raises(TopologyError, match="has converted the rows"):
                 self.app.rollback()
@@ -401,6 +404,9 @@ class SessionScripts(RuleBasedStateMachine):
             if changed:
                 self.put_to_work(before)
                 self.catch_up_if_running()
+        if follows and not self.refused(before) and self.app.versions[-1].number != number:  # the builder is what runs
+            self.notebook = dict(before)
+            assert self.app.changes() is None
 
     @precondition(lambda self: self.state == "running")
     @rule(how=st.sampled_from(["pause", "stop"]))
