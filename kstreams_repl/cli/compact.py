@@ -18,7 +18,7 @@ def main(path: str, target_mb: int, table: str | None, catalog: tuple[str, ...])
     Applications may write to the table meanwhile. Delta and Iceberg keep the old files for older versions until their own
     maintenance removes them.
     """
-    from kstreams_repl.tables.compaction import compact
+    from kstreams_repl.table_files.compaction import compact
 
     if lacking := [entry for entry in catalog if "=" not in entry]:
         raise click.BadParameter(f"expected NAME=VALUE, got {lacking[0]!r}", param_hint="--catalog")

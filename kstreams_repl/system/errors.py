@@ -21,7 +21,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str | None:
 
 def as_installed(text: str) -> str:
     """Return a text for users with the command's name as they have it: ``./kstreams`` in a checkout, ``kstreams`` of a wheel."""
-    script = Path(__file__).resolve().parents[1] / "kstreams"
+    script = Path(__file__).resolve().parents[2] / "kstreams"
     return text if "./kstreams" not in text or script.is_file() else text.replace("./kstreams", "kstreams")
 
 

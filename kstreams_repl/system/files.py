@@ -28,7 +28,7 @@ def replacing(path: Path, *, mode: int = 0o666, sync: bool = False) -> Iterator[
     Raises:
         OSError: it could not be written. As after any error in the block, the old content stays.
     """
-    new = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_native_id()}")
+    new = path.with_name(f".{path.name}.{threading.get_native_id()}")
     try:
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
             yield file

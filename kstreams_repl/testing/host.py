@@ -77,7 +77,7 @@ class DriverRows:
     """`engine.runtime.nodes.collector.RowSink` that keeps the rows in memory."""
 
     def __init__(self, table: TableFiles, misfit: Any, context: Any) -> None:
-        from kstreams_repl.tables.row_batches import RowBatches
+        from kstreams_repl.table_files.row_batches import RowBatches
 
         self.table = table
         self._rows = RowBatches(table, misfit, context)

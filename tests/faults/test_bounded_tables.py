@@ -17,7 +17,7 @@ from kstreams_repl.host.spark.application_state import Status
 from tests.faults.batch_topologies import table_of
 from tests.faults.bounded_runs import BoundedRuns
 from tests.spark.hosting import Host, numbered
-from tests.unit.tables.rig import source, strays
+from tests.unit.table_files.rig import source, strays
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 

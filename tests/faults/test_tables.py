@@ -19,7 +19,7 @@ from kstreams_repl.host.spark.startup.spark_session import get_session, stop_ses
 from tests.faults.counts import full
 from tests.faults.crew import BOTH, Crew
 from tests.faults.reliability import note
-from tests.unit.tables.rig import file_names, numbers, strays
+from tests.unit.table_files.rig import file_names, numbers, strays
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 COLUMNS = {"n": "int64", "row": "string"}
@@ -89,7 +89,7 @@ def crew(broker: Any, tmp_path: Path) -> Any:
     crew.close()
 
 
-@pytest.mark.slow  # tests/unit/tables crashes at each step of a commit
+@pytest.mark.slow  # tests/unit/table_files crashes at each step of a commit
 def test_kills_around_the_commits_of_tables_lose_and_double_no_row(crew: TableCrew) -> None:
     crew.by = ("event_day",)
     wrong = campaign(crew, ["T2", "T3", "T4", "F5"], each=200, seed=1)

@@ -77,7 +77,7 @@ PROBES = {
     "notebook": "import kernel_ext.extension, kernel_ext.panel",
     "polars": "import polars",
     "queries": "import kstreams_repl.serving.server, kstreams_repl as ks; ks.queries.connect",
-    "tables": "import kstreams_repl.tables, deltalake, pyiceberg",
+    "tables": "import kstreams_repl.table_files, deltalake, pyiceberg",
     "schemas": """
 from kstreams_repl.engine.serdes.schemas import avro, json_schema, protobuf
 from confluent_kafka.schema_registry import SchemaRegistryClient

@@ -19,7 +19,7 @@ import pytest
 import kstreams_repl as ks
 from kstreams_repl.engine.topology.table_files import FORMATS
 from kstreams_repl.system.errors import KStreamsError, TableChangedError
-from tests.unit.tables.rig import Sink, table
+from tests.unit.table_files.rig import Sink, table
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(300)]
 ROOT = Path(__file__).parents[2]

@@ -17,7 +17,7 @@ from pyiceberg.catalog import load_catalog
 
 import kstreams_repl as ks
 from kstreams_repl.engine.topology.table_files import FORMATS
-from kstreams_repl.tables.compaction import compact
+from kstreams_repl.table_files.compaction import compact
 from tests.environments import installed
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]

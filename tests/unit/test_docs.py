@@ -192,7 +192,7 @@ def in_a_module_that_needs_a_cluster() -> dict[str, str]:
     for kind, cls in classes().items():
         for name, function in methods(cls).items():
             text = examples_of(function)
-            here = str(inspect.unwrap(function).__module__).split(".")[1] in NEED_A_CLUSTER
+            here = not NEED_A_CLUSTER.isdisjoint(str(inspect.unwrap(function).__module__).split(".")[1:3])
             if here and text and not needs_a_cluster(text):
                 found[f"{kind}.{name}"] = text
     return found

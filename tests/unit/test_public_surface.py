@@ -72,7 +72,7 @@ def test_name_is_loaded_on_use_and_documented(name: str) -> None:
     assert name in dir(kstreams_repl)
 
 
-FIRST_OF_ITS_PACKAGE = sorted({place.split(".")[1]: name for name, place in kstreams_repl._PLACE_OF.items()}.values())
+FIRST_OF_ITS_PACKAGE = sorted({".".join(place.split(".")[1:3]): name for name, place in kstreams_repl._PLACE_OF.items()}.values())
 
 
 @pytest.mark.parametrize("name", FIRST_OF_ITS_PACKAGE)

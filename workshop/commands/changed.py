@@ -29,10 +29,10 @@ BY_NAME = ("kstreams_repl/__init__.py", "kstreams_repl/cli/registry.py")  # lazy
 EVERYTHING = {"pyproject.toml", "requirements.lock", "requirements-test.lock"}
 WHOLE = "the checkout as a whole"
 NOTEBOOK = ("kstreams_repl.repl.session", "kernel_ext.extension")
-_MODULE = re.compile(r"\b(?:kstreams_repl|kernel_ext|tests)(?:\.\w+)*")
-_FROM = re.compile(r"\bfrom ((?:kstreams_repl|kernel_ext|tests)[\w.]*) import \(?([\w, \n]+)")
-_QUOTED = re.compile(r'"((?:kstreams_repl|kernel_ext)(?:\.\w+)+)"')
-_RUN = re.compile(r'"-m", "((?:kstreams_repl|kernel_ext)[\w.]*)"')
+_MODULE = re.compile(r"\b(?:kstreams_repl|kernel_ext|workshop|tests)(?:\.\w+)*")
+_FROM = re.compile(r"\bfrom ((?:kstreams_repl|kernel_ext|workshop|tests)[\w.]*) import \(?([\w, \n]+)")
+_QUOTED = re.compile(r'"((?:kstreams_repl|kernel_ext|workshop)(?:\.\w+)+)"')
+_RUN = re.compile(r'"-m", "((?:kstreams_repl|kernel_ext|workshop)[\w.]*)"')
 _PUBLIC = re.compile(r"\b(?:ks|kstreams_repl)\.(\w+)")
 
 

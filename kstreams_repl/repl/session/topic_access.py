@@ -192,7 +192,7 @@ class TopicAccess:
             0
         """
         from kstreams_repl.repl.session.topics.produce_table import TableFeed  # brings pyarrow
-        from kstreams_repl.tables.table_reader import open_version
+        from kstreams_repl.table_files.table_reader import open_version
 
         if commit_rows < 1:
             raise ConfigError(f"commit_rows must be >= 1, got {commit_rows}")

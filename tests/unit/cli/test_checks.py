@@ -29,7 +29,7 @@ def test_every_miss_has_a_fix() -> None:
 def test_without_a_checkout_no_fix_or_hint_names_its_script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("KSTREAMS_CACHE", str(tmp_path))
     assert any("./kstreams prepare" in finding.fix for finding in checks.examine())
-    monkeypatch.setattr(errors, "__file__", str(tmp_path / "site-packages" / "kstreams_repl" / "errors.py"))
+    monkeypatch.setattr(errors, "__file__", str(tmp_path / "site-packages" / "kstreams_repl" / "system" / "errors.py"))
     monkeypatch.setattr(checks, "find_checkout", lambda: None)
     fixes = [finding.fix for finding in checks.examine()]
     assert any(fix.startswith("kstreams prepare") for fix in fixes) and not any("./kstreams" in fix for fix in fixes)

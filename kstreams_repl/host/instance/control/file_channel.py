@@ -309,7 +309,7 @@ class FileClaim:
         """Return True: claimed. False: done in this epoch, or better left to the worker that holds it warm. None: another worker
         is running it.
         """
-        file = take_lock(self._path(slot))
+        file = take_lock(Path(self._path(slot)))
         if file is None:
             return None
         epoch, _, owner = os.pread(file, 200, 0).decode("ascii", "replace").strip().partition(" ")

@@ -40,7 +40,7 @@ from kstreams_repl.host.kafka.clients import ClientSettings, make_consumer, make
 from kstreams_repl.host.kafka.group_offsets import assign
 from kstreams_repl.host.kafka.transactional import TransactionalProducer
 from kstreams_repl.system.errors import KStreamsError, TaskMigratedError
-from kstreams_repl.tables.instance_tables import InstanceTables
+from kstreams_repl.table_files.instance_tables import InstanceTables
 
 _LOG = logging.getLogger("kstreams_repl.host.instance")
 _MOMENT_SECONDS = 0.2

@@ -10,7 +10,7 @@ from __future__ import annotations
 from kstreams_repl.host.instance.application_plan import ApplicationPlan
 from kstreams_repl.host.instance.reports.run_progress import input_partitions, progress_since
 from kstreams_repl.host.kafka.admin import Admin
-from kstreams_repl.tables.instance_tables import InstanceTables
+from kstreams_repl.table_files.instance_tables import InstanceTables
 
 _SECONDS = 0.1
 

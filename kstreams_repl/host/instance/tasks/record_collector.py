@@ -23,10 +23,10 @@ from kstreams_repl.host.instance.failures.rejected_records import RejectedRecord
 from kstreams_repl.host.instance.tasks.production_errors import ProductionErrors
 from kstreams_repl.system.errors import UnknownTopicError
 from kstreams_repl.system.types import Headers, TopicPartition
-from kstreams_repl.tables.instance_tables import InstanceTables, TaskRows
+from kstreams_repl.table_files.instance_tables import InstanceTables, TaskRows
 
 if TYPE_CHECKING:
-    from kstreams_repl.tables.row_batches import Misfit
+    from kstreams_repl.table_files.row_batches import Misfit
 
 _ANY_PARTITION = -1
 _NOW = 0

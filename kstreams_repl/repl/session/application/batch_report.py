@@ -67,7 +67,7 @@ class BatchReport(Frames):
         >>> import kstreams_repl as ks
         >>> report = ks.BatchReport("daily", 3, "finished", (ks.PartitionRange("flights", 0, 100, 250),), 150, 12)
         >>> report.records_in, report.as_dict()["partitions"]
-        (150, [{'topic': 'flights', 'partition': 0, 'start': 100, 'end': 250}])
+        (150, ({'topic': 'flights', 'partition': 0, 'start': 100, 'end': 250},))
     """
 
     application: str
@@ -186,8 +186,8 @@ def written_tables(topology: Topology, name: str, record: StopOffsets, report: C
     found = []
     for node in topology.nodes.values():
         if isinstance(node, SinkNode) and node.table is not None:
-            from kstreams_repl.tables.formats import open_log  # pyarrow is loaded only for applications with tables
-            from kstreams_repl.tables.table_log import added_since
+            from kstreams_repl.table_files.formats import open_log  # pyarrow is loaded only for applications with tables
+            from kstreams_repl.table_files.table_log import added_since
 
             table = node.table
             try:

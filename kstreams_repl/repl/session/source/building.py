@@ -21,8 +21,12 @@ from kstreams_repl.engine.dsl.graph.call_log import Handle
 from kstreams_repl.engine.topology.fingerprint import is_users
 from kstreams_repl.repl.session.source.scopes import FUNCTIONS, names_of
 
-_BUILDING = frozenset(
-    "dsl topology serdes processor operators config types secrets errors stores table_files runtime queries".split()
+_BUILDING = tuple(
+    f"kstreams_repl.{name}."
+    for name in (
+        "engine.dsl engine.topology engine.serdes engine.processor engine.operators engine.config engine.stores engine.runtime"
+        " system.types system.secrets system.errors table_files serving"
+    ).split()
 )
 """Packages of this one whose functions, classes and methods only build."""
 _PLAIN = frozenset(
@@ -289,8 +293,7 @@ def _is_building(thing: Any) -> bool:
     if isinstance(thing, types.ModuleType):
         return False
     kind = thing if isinstance(thing, type | types.FunctionType | types.MethodType) else type(thing)
-    names = str(getattr(kind, "__module__", "")).split(".")
-    return names[0] == "kstreams_repl" and len(names) > 1 and names[1] in _BUILDING
+    return f"{getattr(kind, '__module__', '')}.".startswith(_BUILDING)
 
 
 @functools.cache

@@ -1,6 +1,6 @@
 """Feed a table into a topic, each row once, from where an interrupted feed stopped (`Session.produce_table`).
 
-Actors: one version of the table (`tables.table_reader`), a transactional producer whose id follows from topic and path, and the
+Actors: one version of the table (`table_files.table_reader`), a transactional producer whose id follows from topic and path, and the
 offsets of a group of the same name: the "offset" of partition 0 is the number of rows written, its metadata name the version.
 
 Numbered: 1. take the transactional id over, which fences another feed and ends its open transaction · 2. read the progress and open that
@@ -29,7 +29,7 @@ from kstreams_repl.repl.session.progress_messages import ProgressView
 from kstreams_repl.repl.session.topics.produce import parts_of, serde_for
 from kstreams_repl.system.errors import BrokerUnavailableError, KStreamsError, SerializationError, TableChangedError
 from kstreams_repl.system.types import TopicPartition
-from kstreams_repl.tables.table_reader import TableVersion
+from kstreams_repl.table_files.table_reader import TableVersion
 
 _SECONDS = 30.0
 _TIMEOUT_MS = 60_000

@@ -181,8 +181,8 @@ def _above(topology: Any, node: ProcessorNode) -> Iterator[Any]:
 
 
 def test_every_operator_of_the_package_is_in_a_case() -> None:
-    for module in pkgutil.iter_modules(operators.__path__):
-        importlib.import_module(f"kstreams_repl.engine.operators.{module.name}")
+    for module in pkgutil.walk_packages(operators.__path__, "kstreams_repl.engine.operators."):
+        importlib.import_module(module.name)
     nodes = [node for build in (examples() | more()).values() for node in getattr(build(), "nodes", {}).values()]
     seen = {type(getattr(node, "operator", None)) for node in nodes}
     missing = [kind.__name__ for kind in _subclasses(Operator) if kind not in seen and kind.__module__.startswith("kstreams_repl")]
@@ -190,17 +190,17 @@ def test_every_operator_of_the_package_is_in_a_case() -> None:
 
 
 BY_METHOD = {
-    "FixedKeyProcessorOperator": "unit/operators/test_headers_behind_a_cache.py",
-    "ProcessorOperator": "unit/runtime/test_records_and_schedules.py",
-    "StreamAsync": "unit/runtime/test_async_nodes.py",
+    "FixedKeyProcessorOperator": "unit/engine/operators/test_headers_behind_a_cache.py",
+    "ProcessorOperator": "unit/engine/runtime/test_records_and_schedules.py",
+    "StreamAsync": "unit/engine/runtime/test_async_nodes.py",
 }
 """Operators whose tests only name the method."""
 
 
 def test_every_operator_is_named_by_a_test_of_its_own() -> None:
     """By its class or its module, in another file than this one, its cases and the test of CONTRIBUTING.md, which know no meaning."""
-    for module in pkgutil.iter_modules(operators.__path__):
-        importlib.import_module(f"kstreams_repl.engine.operators.{module.name}")
+    for module in pkgutil.walk_packages(operators.__path__, "kstreams_repl.engine.operators."):
+        importlib.import_module(module.name)
     root, here = Path(__file__).resolve().parents[3], {"test_contributing", "operator_cases", Path(__file__).stem}
     files = [path for folder in ("unit", "conformance") for path in (root / folder).rglob("*.py") if path.stem not in here]
     words = set(re.findall(r"\w+", " ".join(f"{path.stem.removeprefix('test_')} {path.read_text(encoding='utf-8')}" for path in files)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kstreams_repl.engine.runtime.task_tables import BEHIND, TaskTables
-from tests.unit.tables.rig import Sink, numbers, table
+from tests.unit.table_files.rig import Sink, numbers, table
 
 
 def commit(sink: Sink, tables: TaskTables, metadata: dict[str, int], *rows: int) -> None:

@@ -16,7 +16,7 @@ from kstreams_repl.host.instance.clients import InstanceClients
 from kstreams_repl.host.instance.instance import Instance
 from kstreams_repl.host.instance.tasks.active_task import ActiveTask
 from kstreams_repl.system.types import TopicPartition
-from kstreams_repl.tables.instance_tables import InstanceTables
+from kstreams_repl.table_files.instance_tables import InstanceTables
 from tests.unit.engine.runtime.rig import Outbox, Rig
 
 

@@ -12,8 +12,8 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, CommitProperties, Transaction, create_table_with_add_actions
 
 from kstreams_repl.engine.topology.table_files import TableFiles
-from kstreams_repl.tables.file_system import TableDirectory
-from kstreams_repl.tables.table_log import Added, Advance, DataFile, TableCommit, TableCommitConflictError
+from kstreams_repl.table_files.file_system import TableDirectory
+from kstreams_repl.table_files.table_log import Added, Advance, DataFile, TableCommit, TableCommitConflictError
 
 
 class DeltaLog:

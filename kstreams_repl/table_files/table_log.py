@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kstreams_repl.system.errors import KStreamsError
-from kstreams_repl.tables.file_system import TableDirectory
+from kstreams_repl.table_files.file_system import TableDirectory
 
 ATTEMPTS = 50
 """Commits of other writers that one commit may meet before it gives up."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from kstreams_repl.engine.topology.table_files import TableFiles
 from kstreams_repl.system.extras import extras
-from kstreams_repl.tables.table_log import TableLog
+from kstreams_repl.table_files.table_log import TableLog
 
 
 def open_log(table: TableFiles) -> TableLog:
@@ -21,13 +21,13 @@ def open_log(table: TableFiles) -> TableLog:
 def _opener(kind: str) -> Callable[[TableFiles], TableLog]:
     with extras():
         if kind == "delta":
-            from kstreams_repl.tables.delta_log import DeltaLog
+            from kstreams_repl.table_files.delta_log import DeltaLog
 
             return DeltaLog
         if kind == "iceberg":
-            from kstreams_repl.tables.iceberg_log import IcebergLog
+            from kstreams_repl.table_files.iceberg_log import IcebergLog
 
             return IcebergLog
-    from kstreams_repl.tables.parquet_log import ParquetLog
+    from kstreams_repl.table_files.parquet_log import ParquetLog
 
     return ParquetLog

@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 
 from kstreams_repl.engine.topology.table_files import TableFiles
-from kstreams_repl.tables.instance_tables import InstanceTables, TaskRows
+from kstreams_repl.table_files.instance_tables import InstanceTables, TaskRows
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
 DAY_MS = 86_400_000
@@ -83,7 +83,7 @@ def file_names(files: TableFiles) -> list[str]:
         from deltalake import DeltaTable
 
         return list(DeltaTable(files.path).file_uris())
-    from kstreams_repl.tables.iceberg_log import IcebergLog
+    from kstreams_repl.table_files.iceberg_log import IcebergLog
 
     log = IcebergLog(files)
     log.positions([])

@@ -14,8 +14,8 @@ from typing import Any
 
 from kstreams_repl.engine.commit.failpoints import failpoint
 from kstreams_repl.engine.topology.table_files import TableFiles
-from kstreams_repl.tables.file_system import STAGING, TableDirectory
-from kstreams_repl.tables.table_log import Added, Advance, DataFile, TableCommit, TableCommitConflictError
+from kstreams_repl.table_files.file_system import STAGING, TableDirectory
+from kstreams_repl.table_files.table_log import Added, Advance, DataFile, TableCommit, TableCommitConflictError
 
 _COMMITS = f"{STAGING}/commits"
 _STAGED = f"{STAGING}/files"

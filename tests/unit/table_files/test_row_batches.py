@@ -12,7 +12,7 @@ import pytest
 import kstreams_repl as ks
 from kstreams_repl.engine.dsl.streams.table_files import _type
 from kstreams_repl.engine.topology.table_files import TableFiles
-from kstreams_repl.tables.row_batches import RowBatches, record_batch
+from kstreams_repl.table_files.row_batches import RowBatches, record_batch
 
 AT = datetime(2013, 1, 1, 5, 15, 0, 1000, tzinfo=UTC)
 AT_MS = 1_357_017_300_001

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from kstreams_repl.engine.commit.failpoints import failpoint
 from kstreams_repl.engine.topology.table_files import TableFiles
-from kstreams_repl.tables.table_log import DataFile, TableLog
+from kstreams_repl.table_files.table_log import DataFile, TableLog
 
 ROW_GROUP_ROWS = 131_072
 _MOST_OPEN = 64

@@ -13,8 +13,8 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
 
 from kstreams_repl.engine.topology.table_files import TableFiles
-from kstreams_repl.tables.file_system import TableDirectory, iceberg_properties
-from kstreams_repl.tables.table_log import Added, Advance, DataFile, TableCommit, TableCommitConflictError
+from kstreams_repl.table_files.file_system import TableDirectory, iceberg_properties
+from kstreams_repl.table_files.table_log import Added, Advance, DataFile, TableCommit, TableCommitConflictError
 
 _POSITION = "kstreams.position."
 

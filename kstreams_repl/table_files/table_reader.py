@@ -18,7 +18,7 @@ from kstreams_repl.engine.config import shown_address
 from kstreams_repl.engine.topology.table_files import FORMATS, TableFiles
 from kstreams_repl.system.errors import ConfigError, KStreamsError, UnknownTableError
 from kstreams_repl.system.extras import extras
-from kstreams_repl.tables.file_system import TableDirectory
+from kstreams_repl.table_files.file_system import TableDirectory
 
 _PART = tuple[int, Callable[[], Iterator[pa.RecordBatch]]]
 
@@ -146,7 +146,7 @@ def _iceberg(directory: TableDirectory, files: TableFiles, version: int | None) 
     from pyiceberg.expressions import AlwaysTrue
     from pyiceberg.io.pyarrow import ArrowScan
 
-    from kstreams_repl.tables.iceberg_log import IcebergLog
+    from kstreams_repl.table_files.iceberg_log import IcebergLog
 
     if not files.catalog and not directory.exists("catalog.db"):
         raise _absent(directory, "Iceberg table with a catalog of its own")

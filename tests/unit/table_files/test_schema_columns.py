@@ -13,7 +13,7 @@ import pytest
 import kstreams_repl as ks
 from kstreams_repl import serdes
 from kstreams_repl.system.errors import TopologyError
-from tests.unit.tables.rig import Sink, file_names
+from tests.unit.table_files.rig import Sink, file_names
 
 INNER = {"type": "record", "name": "Inner", "fields": [{"name": "n", "type": "int"}]}
 FIELDS: list[tuple[str, Any, Any]] = [

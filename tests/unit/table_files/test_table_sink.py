@@ -16,10 +16,10 @@ from kstreams_repl.cli.compact import main
 from kstreams_repl.engine.commit import failpoints
 from kstreams_repl.engine.topology.table_files import FORMATS
 from kstreams_repl.system.errors import KStreamsError, TaskCorruptedError
-from kstreams_repl.tables.compaction import Compacted, compact
-from kstreams_repl.tables.formats import open_log
-from kstreams_repl.tables.table_log import added_since
-from tests.unit.tables.rig import DAY_MS, Sink, numbers, read, strays, table
+from kstreams_repl.table_files.compaction import Compacted, compact
+from kstreams_repl.table_files.formats import open_log
+from kstreams_repl.table_files.table_log import added_since
+from tests.unit.table_files.rig import DAY_MS, Sink, numbers, read, strays, table
 
 pytestmark = pytest.mark.parametrize("format", FORMATS)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from kstreams_repl.system.errors import TaskCorruptedError
-from kstreams_repl.tables.file_system import TableDirectory
+from kstreams_repl.table_files.file_system import TableDirectory
 
 _RANDOM_BITS = 22
 

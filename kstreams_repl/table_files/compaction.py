@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 
 from kstreams_repl.engine.topology.table_files import TARGET_FILE_BYTES, TableFiles
 from kstreams_repl.system.errors import UnknownTableError
-from kstreams_repl.tables.data_files import DataFileWriter
-from kstreams_repl.tables.file_system import STAGING, TableDirectory
-from kstreams_repl.tables.formats import open_log
-from kstreams_repl.tables.table_log import ATTEMPTS, DataFile, TableCommitConflictError
+from kstreams_repl.table_files.data_files import DataFileWriter
+from kstreams_repl.table_files.file_system import STAGING, TableDirectory
+from kstreams_repl.table_files.formats import open_log
+from kstreams_repl.table_files.table_log import ATTEMPTS, DataFile, TableCommitConflictError
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from kstreams_repl.engine.commit.failpoints import failpoint
 from kstreams_repl.engine.topology.table_files import TableFiles
 from kstreams_repl.system.errors import TaskMigratedError
-from kstreams_repl.tables.data_files import DataFiles
-from kstreams_repl.tables.file_system import STAGING
-from kstreams_repl.tables.formats import open_log
-from kstreams_repl.tables.segments import Segment, Segments, number_of
-from kstreams_repl.tables.table_log import Advance, DataFile, StalePositionError, commit
+from kstreams_repl.table_files.data_files import DataFiles
+from kstreams_repl.table_files.file_system import STAGING
+from kstreams_repl.table_files.formats import open_log
+from kstreams_repl.table_files.segments import Segment, Segments, number_of
+from kstreams_repl.table_files.table_log import Advance, DataFile, StalePositionError, commit
 
-_LOG = logging.getLogger("kstreams_repl.tables")
+_LOG = logging.getLogger("kstreams_repl.table_files")
 _REBASES = 5
 
 

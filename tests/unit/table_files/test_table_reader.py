@@ -11,8 +11,8 @@ import pytest
 
 from kstreams_repl.engine.topology.table_files import FORMATS
 from kstreams_repl.system.errors import ConfigError, KStreamsError
-from kstreams_repl.tables.table_reader import TableVersion, open_version
-from tests.unit.tables.rig import DAY_MS, Sink, table
+from kstreams_repl.table_files.table_reader import TableVersion, open_version
+from tests.unit.table_files.rig import DAY_MS, Sink, table
 
 
 def _numbers(version: TableVersion, skip: int = 0) -> list[int]:

@@ -18,9 +18,9 @@ from kstreams_repl.engine.topology.table_files import TableFiles
 from kstreams_repl.system.errors import KStreamsError
 
 if TYPE_CHECKING:
-    from kstreams_repl.tables.row_batches import Misfit
-    from kstreams_repl.tables.segments import Segment
-    from kstreams_repl.tables.table_writer import TableWriter
+    from kstreams_repl.table_files.row_batches import Misfit
+    from kstreams_repl.table_files.segments import Segment
+    from kstreams_repl.table_files.table_writer import TableWriter
 
 _MOST_WAITING_BYTES = 256 * 1024 * 1024
 """Rows that wait for the thread; above it, commits wait too."""
@@ -35,7 +35,7 @@ class TaskRows:
         self._tables = tables
         self._writer = writer
         self._partition = partition
-        from kstreams_repl.tables.row_batches import RowBatches  # pyarrow is loaded only for applications with tables
+        from kstreams_repl.table_files.row_batches import RowBatches  # pyarrow is loaded only for applications with tables
 
         self._rows = RowBatches(writer.table, misfit, context)
         self._segments = writer.segments(partition)
@@ -104,7 +104,7 @@ class InstanceTables:
         """
         writer = self._writers.get(node)
         if writer is None:
-            from kstreams_repl.tables.table_writer import TableWriter
+            from kstreams_repl.table_files.table_writer import TableWriter
 
             with _typed(table):
                 writer = self._writers[node] = TableWriter(self._application_id, node, table)
