@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from kstreams_repl.commit import exactly_once, failpoints
+from kstreams_repl.commit import failpoints
 from kstreams_repl.errors import KStreamsError
 from kstreams_repl.instance import epoch_handover as bridge_module
 from kstreams_repl.instance import instance_cache, instance_runner, slot_reporter
@@ -82,8 +82,15 @@ class _Nothing:
         return map(function, items)
 
 
-def _call(self: Any, function: Callable[[], Any], seconds: float, meanwhile: Callable[[], bool] | None = None) -> Any:
+def _call(
+    self: Any,
+    function: Callable[[], Any],
+    seconds: float,
+    meanwhile: Callable[[], bool] | None = None,
+    begun: Callable[[], None] = lambda: None,
+) -> Any:
     """A watched call: the other work first, the call after it; both at once is what the network's pauses stand for."""
+    begun()
     for _ in range(3):
         if meanwhile is None or not meanwhile():
             break
@@ -482,7 +489,6 @@ def simulated(scenario: Scenario) -> Iterator[None]:
             (lmdb_module, "_OPEN_LOCK", _Nothing()),
             (lmdb_module, "within", waiting(disk, locked)),
             (lmdb_module, "boot_id", lambda: disk.boot),
-            (exactly_once, "_commit_watched", lambda producer: producer.commit()),
         ):
             stack.enter_context(patch.object(target, name, value))
         logger = logging.getLogger("kstreams_repl")
