@@ -13,7 +13,7 @@ from kstreams_repl.engine.stores.engine.failures import RawError
 from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
 from kstreams_repl.serving.local_stores import LocalStores
 from kstreams_repl.serving.row_iterator import Held, RowIterator
-from kstreams_repl.serving.task_view import TaskView, migrated
+from kstreams_repl.serving.task_view import migrated
 from kstreams_repl.system.errors import InvalidStateStoreError, NullKeyError
 from kstreams_repl.system.types import ValueAndTimestamp
 
@@ -114,11 +114,6 @@ class TaskPart:
         if self._builder.kind is StoreKind.TIMESTAMPED_KEY_VALUE and not self._headers:
             found = [None if item is None else _stamped(item) for item in found]
         return found if self._show is None else list(map(self._show, found))
-
-    def on_view(self, read: Callable[[Any, TaskView], Any]) -> Any:
-        """Return `read(store, view)`; it must not keep either."""
-        with self._local.view(self._builder.name, self.partition, stale=self._stale) as view:
-            return read(view.store(self._builder), view)
 
     def __repr__(self) -> str:
         return f"TaskPart({self._builder.name!r}, partition {self.partition})"

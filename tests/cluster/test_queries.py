@@ -96,6 +96,11 @@ class Cluster:
     def get(self, host: HostInfo, key: str, **options: Any) -> httpx.Response:
         return self.web.get(f"{host.url}/state/stores/counts/{key}", params=options)
 
+    def hops(self, host: HostInfo) -> float:
+        """What a server's metrics say of the requests that it sent on."""
+        (found,) = (line for line in self.web.get(f"{host.url}/metrics").text.splitlines() if line.startswith("kstreams_query_hops_total "))
+        return float(found.split()[1])
+
     def kill(self, worker: int) -> None:
         """kill -9 of a host: the Spark worker, its executor, its Python workers and its query server."""
         server = self.servers()[worker].pid
@@ -148,6 +153,8 @@ def test_a_host_is_killed_and_every_key_is_answered_again(started: Any, monkeypa
         answers = {key: on.get(host, key).json() for key in owners}
         assert {answer["value"] for answer in answers.values()} == {EACH}, answers
         assert not any(answer["stale"] for answer in answers.values())
+        elsewhere = sum(owner.active_host != host for owner in owners.values())
+        assert on.hops(host) >= elsewhere > 0  # each key of the other host's was asked for there
     with monkeypatch.context() as patched:
         patched.setattr(StoreView, "_from_changelog", lambda *_: pytest.fail("the changelog was read"))
         assert {on.app.store("counts").get(key) for key in owners} == {EACH} and on.app.store("counts").get("none") is None

@@ -81,8 +81,7 @@ MUTANTS: dict[str, Mutant] = {
     "the transaction is not committed": Mutant(
         _EOS,
         (
-            ("        producer.commit()\n    failpoint", "        pass\n    failpoint"),
-            ("        _commit_watched(producer)\n", "        pass\n"),
+            ('    producer.commit(lambda: failpoint("F6"))\n', ""),
         ),
         "commit 4: commit",
     ),

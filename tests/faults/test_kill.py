@@ -13,6 +13,7 @@ import pytest
 from kstreams_repl.host.instance.state.state_directory import task_directory
 from kstreams_repl.system.errors import WorkerDiedError
 from kstreams_repl.system.types import TaskId
+from tests.faults.kills import kill_at
 from tests.spark.hosting import (
     Host,
     counting,
@@ -51,7 +52,7 @@ def killed_at_its_second_commit(host: Host, tmp_path: Path, name: str, **config:
     source, sink = host.topic("in"), host.topic("out")
     host.produce(source, numbered(TOTAL // 3))
     once = tmp_path / "once"
-    deployment = host.deploy(counting(source, sink), failpoints=f"{name}=kill@2!{once}", **config)
+    deployment = host.deploy(counting(source, sink), failpoints=f"{kill_at(name, 2)}!{once}", **config)
     processed(deployment, TOTAL // 3)
     host.produce(source, numbered(TOTAL // 3, start=TOTAL // 3))
     settle(once.exists, f"the worker to be killed at {name}")

@@ -12,6 +12,7 @@ import pytest
 
 from tests.faults.counts import full
 from tests.faults.crew import Crew
+from tests.faults.kills import kill_at
 from tests.faults.reliability import note
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
@@ -34,7 +35,7 @@ def campaign(crew: Crew, points: list[str], random_kills: int, *, records: int, 
         crew.raise_failures()
         os.kill(crew.pids[slot], signal.SIGKILL)
         crew.died(slot)
-        crew.start(slot, failpoints=f"{point}=kill@{dice.randrange(1, 4)}")
+        crew.start(slot, failpoints=kill_at(point, dice.randrange(1, 4)))
         pid = crew.pids[slot]
         while crew.state_of(pid):
             crew.write(each // 8 + 1)

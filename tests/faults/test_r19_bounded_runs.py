@@ -22,6 +22,7 @@ from kstreams_repl.system.types import TopicPartition
 from tests.faults.batch_topologies import TOPOLOGIES
 from tests.faults.bounded_runs import START_MS, BoundedRuns, input_record, wanted_of
 from tests.faults.counts import full
+from tests.faults.kills import kill_at
 from tests.faults.reliability import note
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
@@ -66,7 +67,7 @@ def campaign(runs: BoundedRuns, points: list[str], seed: int) -> Counter[str]:
                 kills["of_drivers"] += 1
             else:
                 slot = dice.randrange(2)
-                runs.start(instances={slot: f"{point}=kill@{dice.randrange(1, 3)}"})
+                runs.start(instances={slot: kill_at(point, dice.randrange(1, 3))})
                 assert runs.wait() == 0
                 kills["of_workers"] += runs.deaths
             fixed = runs.record()
@@ -197,7 +198,7 @@ def test_partitions_that_are_added_between_two_runs_belong_to_the_later_one(runs
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kill", ["B7=kill", "B7=kill@2", "F3=kill", "F5=kill", "F6=kill", "F8=kill"])
+@pytest.mark.parametrize("kill", ["B7=kill", "B7=kill@2", "F3=kill", "F5=kill", kill_at("F6"), "F8=kill"])
 def test_windows_close_once_at_the_end_stage_by_stage_under_kills(runs: Callable[..., BoundedRuns], kill: str) -> None:
     mine = runs("windows", **{"repl.autostop.on.end": "close_windows"})
     wanted: dict[bytes, list[bytes | None]] = {}
@@ -251,7 +252,7 @@ def test_several_runs_leave_what_one_run_leaves(
 def test_runs_with_kills_write_byte_for_byte_what_one_stream_writes(runs: Callable[..., BoundedRuns], topology: str) -> None:
     """One partition, so that the order of every stage is given: keys, values and timestamps are those of a stream in the test driver."""
     mine = runs(topology, partitions=1, instances=1)
-    for kill in ("F3=kill", "F5=kill", "F6=kill"):
+    for kill in ("F3=kill", "F5=kill", kill_at("F6")):
         mine.write(150)
         mine.start(instances={0: kill})
         assert mine.wait() == 0 and mine.deaths >= 1

@@ -22,6 +22,7 @@ from tests.faults.counts import full
 from tests.faults.crew import BOTH, PARTITIONS
 from tests.faults.event_time import OLD_MS, EventTime, labelled, number
 from tests.faults.event_time_on_spark import OnSpark
+from tests.faults.kills import kill_at
 from tests.faults.reliability import note
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
@@ -92,7 +93,7 @@ def campaign(crew: EventTime, kills: int, *, seed: int, wipe: float = 0.25, each
         else:
             os.kill(crew.pids[slot], signal.SIGKILL)
             crew.died(slot)
-            pid = crew.start(slot, failpoints=f"{dice.choice(POINTS)}=kill@{dice.randrange(1, 4)}")
+            pid = crew.start(slot, failpoints=kill_at(dice.choice(POINTS), dice.randrange(1, 4)))
             deadline = time.monotonic() + 30
             while crew.state_of(pid) and time.monotonic() < deadline:
                 crew.write(each // 8 + 1)

@@ -102,11 +102,6 @@ class NodeCaller:
         """The breaker's state: "closed", "opened", "half-opened"; None without a breaker."""
         return None if self._breaker is None else str(self._breaker.state)
 
-    @property
-    def waiting(self) -> int:
-        """Records that wait for a free place."""
-        return len(self._waiting)
-
     def submit(self, call: Call, done: Done) -> None:
         """Take a call. In the loop."""
         if self._lanes and call.lane is not None:

@@ -8,14 +8,11 @@ tasks re-initialised.
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Sequence
 from typing import Any
 
-from kstreams_repl.engine.commit import failpoints
 from kstreams_repl.engine.commit.failpoints import failpoint
-from kstreams_repl.engine.commit.protocol import CommittingProducer, CommittingTask, OffsetAndMetadata, SealedOutput
+from kstreams_repl.engine.commit.protocol import CommittingTask, OffsetAndMetadata, SealedOutput
 from kstreams_repl.system.types import TopicPartition
 
 
@@ -42,32 +39,10 @@ def commit_exactly_once(
     producer.send_offsets(offsets, group)
     failpoint("F5")
     # 4. Commit.
-    if failpoints.active:
-        _commit_watched(producer)
-    else:
-        producer.commit()
+    producer.commit(lambda: failpoint("F6"))
     failpoint("F7")
     # 5. The local stores: entries, positions, commit id and owner token in one store transaction each.
     positions = output.take_positions()
     for task in tasks:
         task.finish(commit_id, positions)
     failpoint("F8")
-
-
-def _commit_watched(producer: CommittingProducer) -> None:
-    """Run step 4 with a failpoint while the request is in flight."""
-    failed: list[Exception] = []
-
-    def commit() -> None:
-        try:
-            producer.commit()
-        except Exception as error:  # raised again below, on the caller's thread
-            failed.append(error)
-
-    thread = threading.Thread(target=commit, name="commit-under-test")
-    thread.start()
-    time.sleep(0.001)
-    failpoint("F6")
-    thread.join()
-    if failed:
-        raise failed[0]

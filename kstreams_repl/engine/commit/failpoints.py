@@ -3,7 +3,7 @@
 ``KSTREAMS_FAILPOINTS`` arms them in a process: ``"F7=kill@3;F5=delay:0.2"``. An entry is
 ``NAME=ACTION[:ARGUMENT][@HIT][!ONCE-FILE]``: act at the HIT-th passage (default: the first; ``@*``: every one). With a
 once-file only the first process that creates the file acts, so that a restarted worker survives. Actions: ``kill`` (SIGKILL of
-this process), ``exit``, ``delay`` (seconds), ``stop`` (SIGSTOP), ``raise`` (RuntimeError).
+this process, after so many seconds), ``exit``, ``delay`` (seconds), ``stop`` (SIGSTOP), ``raise`` (RuntimeError).
 """
 
 from __future__ import annotations
@@ -113,6 +113,7 @@ def _act(name: str, armed: _Armed) -> None:
         except FileExistsError:
             return
     if armed.action == "kill":
+        time.sleep(float(armed.argument or 0))
         os.kill(os.getpid(), signal.SIGKILL)
     elif armed.action == "exit":
         os._exit(int(armed.argument or 1))

@@ -116,11 +116,6 @@ class JournalState:
         """Clients' requests for values at nodes by id, including those whose lease has expired."""
         return MappingProxyType(self._taps)
 
-    @property
-    def failures(self) -> Mapping[int, InstanceReport]:
-        """The reports that contain a failure, by slot."""
-        return {slot: report for slot, report in self._reports.items() if report.failure is not None}
-
     def claim_of(self, slot: int, epoch: int, run: str = "") -> Claim | None:
         """Return the claim that holds a slot in an epoch."""
         claim = self._claims.get((run, slot))

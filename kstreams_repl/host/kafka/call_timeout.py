@@ -26,13 +26,20 @@ class WatchedCalls:
         self._thread: threading.Thread | None = None
         self.stuck = False
 
-    def call(self, function: Callable[[], Any], seconds: float, meanwhile: Callable[[], bool] | None = None) -> Any:
+    def call(
+        self,
+        function: Callable[[], Any],
+        seconds: float,
+        meanwhile: Callable[[], bool] | None = None,
+        begun: Callable[[], None] = lambda: None,
+    ) -> Any:
         """Return the function's result, or raise what it raised.
 
         Args:
             seconds: how long to wait for the call.
             meanwhile: a short piece of other work, called repeatedly while the call runs, until it returns False. Its exceptions are raised
                 here.
+            begun: called once, after the call was handed to its thread, and before `meanwhile`.
 
         Raises:
             CallGivenUp: the call did not return within `seconds`.
@@ -44,12 +51,12 @@ class WatchedCalls:
             self._thread.start()
         self._asked.put(function)
         failed: BaseException | None = None
-        if meanwhile is not None:
-            try:
-                while self._answers.empty() and meanwhile():
-                    pass
-            except BaseException as problem:  # raised after the answer arrives; the next call would mistake the answer for its own
-                failed = problem
+        try:
+            begun()
+            while meanwhile is not None and self._answers.empty() and meanwhile():
+                pass
+        except BaseException as problem:  # raised after the answer arrives; the next call would mistake the answer for its own
+            failed = problem
         try:
             result, error = self._answers.get(timeout=seconds)
         except Exception as late:  # queue.Empty

@@ -110,8 +110,9 @@ class TransactionalProducer:
             "adding the input offsets to the transaction", lambda: send_offsets(self.client, offsets, group, self._seconds)
         )
 
-    def commit(self) -> None:
-        self._once("committing the transaction", lambda: self.client.commit_transaction(self._seconds))
+    def commit(self, in_flight: Callable[[], None] = lambda: None) -> None:
+        """Commit the open transaction; `in_flight` is called once, while the request is under way."""
+        self._once("committing the transaction", lambda: self.client.commit_transaction(self._seconds), in_flight)
         self.in_transaction = False
 
     def abort(self) -> None:
@@ -128,14 +129,14 @@ class TransactionalProducer:
         if client is not None:
             client.purge()  # then dropped: the client's close() aborts and flushes without a limit, so it hangs when the broker is down
 
-    def _once(self, doing: str, call: Callable[[], Any]) -> None:
+    def _once(self, doing: str, call: Callable[[], Any], begun: Callable[[], None] = lambda: None) -> None:
         """Make a call that adds to or ends a transaction, exactly once.
 
         Its success is not trusted when the connection broke during the request: the client may have sent the request twice, and the late
         one would take effect in the *next* transaction, because the broker checks only the epoch.
         """
         troubles = self.events.troubles
-        self._repeat(doing, call, 0.0)
+        self._repeat(doing, call, 0.0, begun)
         try:
             self.client.poll(0)  # serves the error callbacks about broken connections
         except KafkaException as error:
@@ -145,12 +146,13 @@ class TransactionalProducer:
                 f"{doing}: the connection broke during the request; a duplicate request may still be in flight", hint=self.events.last
             )
 
-    def _repeat(self, doing: str, call: Callable[[], Any], seconds: float) -> None:
+    def _repeat(self, doing: str, call: Callable[[], Any], seconds: float, begun: Callable[[], None] = lambda: None) -> None:
         began = time.monotonic()
         deadline = began + seconds
         while True:
             try:
-                self._calls.call(call, max(deadline - time.monotonic(), self._seconds) + _GRACE_SECONDS, self.meanwhile)
+                limit = max(deadline - time.monotonic(), self._seconds) + _GRACE_SECONDS
+                self._calls.call(call, limit, self.meanwhile, begun)
                 self.waited += time.monotonic() - began
                 return
             except CallGivenUp as error:

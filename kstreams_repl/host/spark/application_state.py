@@ -12,13 +12,11 @@ Source: KafkaStreams.State. REBALANCING has no counterpart, because the driver a
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Mapping
 from enum import StrEnum
 
-from kstreams_repl.system.errors import IllegalStateTransitionError
+from kstreams_repl.host.instance.epochs.lifecycle import Lifecycle
 
-_REMEMBERED = 6
 _LOG = logging.getLogger("kstreams_repl.host.spark")
 
 
@@ -43,7 +41,7 @@ _NEXT: Mapping[Status, frozenset[Status]] = {
 }
 
 
-class ApplicationLife:
+class ApplicationLife(Lifecycle[Status]):
     """The state of one application and its last transitions.
 
     Example:
@@ -54,31 +52,16 @@ class ApplicationLife:
         ApplicationLife(counts: created, then running (generation 1 started), then paused (requested))
     """
 
+    __slots__ = ()
+    transitions = _NEXT  # type: ignore[assignment]
+    hint = None
+
     def __init__(self, application_id: str) -> None:
-        self._application_id = application_id
-        self.state = Status.CREATED
-        self._story: deque[str] = deque([Status.CREATED.value], _REMEMBERED)
+        super().__init__(application_id, Status.CREATED)
 
-    def check(self, wanted: Status) -> None:
-        """Raise if the application cannot enter a state.
+    def check(self, wanted: Status, why: str = "") -> None:
+        """Raise as `Lifecycle.check` does, without the reason: the caller is the user."""
+        super().check(wanted)
 
-        Raises:
-            IllegalStateTransitionError: the table has no such transition; the error names the last ones.
-        """
-        if wanted not in _NEXT[self.state]:
-            raise IllegalStateTransitionError(
-                f"{self._application_id} is {self.state} and cannot become {wanted}; transitions so far: {', then '.join(self._story)}",
-                application=self._application_id,
-                state=self.state.value,
-                wanted=wanted.value,
-            )
-
-    def enter(self, state: Status, why: str) -> None:
-        """Enter a state and log it; raise as `check` does."""
-        self.check(state)
-        _LOG.info("%s -> %s (%s)", self.state.value, state.value, why, extra={"application": self._application_id})
-        self.state = state
-        self._story.append(f"{state} ({why})")
-
-    def __repr__(self) -> str:
-        return f"ApplicationLife({self._application_id}: {', then '.join(self._story)})"
+    def _entering(self, state: Status, why: str) -> None:
+        _LOG.info("%s -> %s (%s)", self.state.value, state.value, why, extra={"application": self.name})

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from kstreams_repl.engine.commit import exactly_once, failpoints
+from kstreams_repl.engine.commit import failpoints
 from kstreams_repl.engine.stores.engine import lmdb as lmdb_module
 from kstreams_repl.host.instance.application_plan import ApplicationPlan
 from kstreams_repl.host.instance.control.channel import Signal
@@ -83,8 +83,15 @@ class _Nothing:
         return map(function, items)
 
 
-def _call(self: Any, function: Callable[[], Any], seconds: float, meanwhile: Callable[[], bool] | None = None) -> Any:
+def _call(
+    self: Any,
+    function: Callable[[], Any],
+    seconds: float,
+    meanwhile: Callable[[], bool] | None = None,
+    begun: Callable[[], None] = lambda: None,
+) -> Any:
     """A watched call: the other work first, the call after it; both at once is what the network's pauses stand for."""
+    begun()
     for _ in range(3):
         if meanwhile is None or not meanwhile():
             break
@@ -483,7 +490,6 @@ def simulated(scenario: Scenario) -> Iterator[None]:
             (lmdb_module, "_OPEN_LOCK", _Nothing()),
             (lmdb_module, "within", waiting(disk, locked)),
             (lmdb_module, "boot_id", lambda: disk.boot),
-            (exactly_once, "_commit_watched", lambda producer: producer.commit()),
         ):
             stack.enter_context(patch.object(target, name, value))
         logger = logging.getLogger("kstreams_repl")

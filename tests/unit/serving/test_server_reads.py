@@ -101,7 +101,8 @@ def test_every_key_of_every_store_is_answered_by_either_server(hosts: Hosts) -> 
         assert hosts.get(place, "/state/stores/plain/none").json()["found"] is False
         for store, count in (("plain", 60), ("stamped", 60), ("windows", 180), ("sessions", 60), ("versions", 60)):
             assert hosts.get(place, f"/state/count/{store}").json()["count"] == count
-    assert hosts.servers["a"].router.hops > 0 and hosts.servers["b"].router.hops > 0
+    for place, server in hosts.servers.items():
+        assert server.router.hops > 0 and f"\nkstreams_query_hops_total {server.router.hops:.1f}\n" in hosts.get(place, "/metrics").text
 
 
 @pytest.mark.parametrize("limit", [1, 7, 1000])

@@ -16,7 +16,7 @@ from typing import Any
 
 import lmdb
 
-from kstreams_repl.engine.stores.engine.base import Row, after
+from kstreams_repl.engine.stores.engine.base import Row
 from kstreams_repl.engine.stores.engine.failures import storage_error
 from kstreams_repl.engine.stores.engine.lmdb import _OPEN, ENGINE_PREFIX, META, open_database
 from kstreams_repl.engine.stores.engine.lmdb_engine import LmdbTree
@@ -107,16 +107,6 @@ class LmdbSnapshot:
         self.tree(name)
         with self.transaction() as view:
             return view.read(name, low, high, reverse=reverse, limit=limit, seconds=seconds)
-
-    def batches(self, name: str, low: bytes | None = None, high: bytes | None = None, size: int = 100_000) -> Iterator[list[Row]]:
-        """Iterate over all rows in batches, each from its own short transaction: not one point in time, but pins no pages for long."""
-        while True:
-            rows, _ = self.read(name, low, high, limit=size)
-            if rows:
-                yield rows
-            if len(rows) < size:
-                return
-            low = after(rows[-1][0])
 
     @property
     def commit_id(self) -> int:

@@ -96,7 +96,7 @@ class Window(WindowReads, SegmentedStore):
         self._sequence = sequence
         self._log_null = log_null
         self.cached: WriteBackCache | None = objects if isinstance(objects, WriteBackCache) else None
-        """The write-back cache, for operators that use its slots directly (`find_entry`)."""
+        """The write-back cache, for operators that use its slots directly (`WriteBackCache.find`)."""
         self.known_ends: dict[int, WindowEnds] = rows.known_ends
         """Parts of physical keys by window start."""
         if self.cached is not None:
@@ -156,25 +156,6 @@ class Window(WindowReads, SegmentedStore):
         rows.note_time(start)
         known[start] = ends = WindowEnds(LONG.pack(segment), LONG.pack(start) + NO_SEQUENCE, load)
         return ends
-
-    def find_entry(self) -> Callable[[bytes, int], Any]:
-        """Return a function (serialized key, window start) -> the window's slot in the cache, or None."""
-        assert self.cached is not None
-        find, interval, pack, cached_segments = self.cached.find, self._rows.interval_ms, LONG.pack, self.cached_segments
-        rows = self._rows
-        last, head, tail = -1, b"", b""
-
-        def find_entry(key: bytes, start: int) -> Any:
-            nonlocal last, head, tail
-            if start != last:
-                last, head, tail = start, pack(start // interval), pack(start) + NO_SEQUENCE
-                if cached_segments is not None:
-                    cached_segments.add(start // interval)
-            if start > rows.noted_time:
-                rows.noted_time = start
-            return find(head + key + tail)
-
-        return find_entry
 
     def _make_unchecked(self, objects: WriteBackObjects) -> tuple[Callable[[bytes, int], Any], Callable[[bytes, Any, int], None]]:
         """Return the functions of `_make_access` for write-back objects. They check that a segment accepts writes once per

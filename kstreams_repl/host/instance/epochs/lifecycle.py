@@ -103,25 +103,33 @@ class Lifecycle(Generic[S]):
 
     __slots__ = ("name", "state", "_history")
     transitions: ClassVar[Mapping[StrEnum, frozenset[StrEnum]]]
+    hint: ClassVar[str | None] = (
+        "this is a bug in kstreams_repl, not in the topology; redeploy to initialise the tasks again, and report it"
+    )
 
     def __init__(self, name: str, first: S) -> None:
         self.name = name
         self.state = first
         self._history: deque[str] = deque([first.value], _REMEMBERED)
 
-    def enter(self, state: S, why: str) -> None:
-        """Enter a state.
+    def check(self, wanted: S, why: str = "") -> None:
+        """Raise if a state cannot be entered.
 
         Raises:
             IllegalStateTransitionError: the table has no such transition; the error lists the last ones.
         """
-        if state not in self.transitions[self.state]:
+        if wanted not in self.transitions[self.state]:
+            reason = f" ({why})" if why else ""
             raise IllegalStateTransitionError(
-                f"{self.name} is {self.state} and cannot become {state} ({why}); its transitions: {self.history}",
-                hint="this is a bug in kstreams_repl, not in the topology; redeploy to initialise the tasks again, and report it",
+                f"{self.name} is {self.state} and cannot become {wanted}{reason}; transitions so far: {self.history}",
+                hint=self.hint,
                 state=self.state.value,
-                wanted=state.value,
+                wanted=wanted.value,
             )
+
+    def enter(self, state: S, why: str) -> None:
+        """Enter a state; raise as `check` does."""
+        self.check(state, why)
         self._entering(state, why)
         self.state = state
         self._history.append(f"{state} ({why})")

@@ -23,7 +23,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
@@ -207,9 +207,6 @@ class BrokerDirectory:
             return BrokerRecord(**{name: fields[name] for name in BrokerRecord.__slots__ if name in fields})
         except (OSError, ValueError, TypeError):
             return None
-
-    def write_record(self, record: BrokerRecord) -> None:
-        write_atomically(self.record_path, json.dumps(asdict(record)))
 
     def is_formatted(self) -> bool:
         return (self.data_path / "meta.properties").exists()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kstreams_repl.engine.commit import failpoints
 from kstreams_repl.engine.commit.at_least_once import commit_at_least_once
 from kstreams_repl.engine.commit.exactly_once import commit_exactly_once
 from kstreams_repl.system.errors import ProducerFencedError, TaskMigratedError
@@ -58,8 +59,9 @@ class Recorder:
         assert offsets == {AT: (5, "commit 3")}
         self._did("offsets")
 
-    def commit(self) -> None:
+    def commit(self, in_flight: Callable[[], None]) -> None:
         self._did("commit")
+        in_flight()
 
 
 EXACTLY = ["prepare", "seal", "flush", "check", "offsets", "commit", "store"]
@@ -86,6 +88,16 @@ def test_exactly_once_commits_the_store_last() -> None:
     exactly_once(part)
     assert part.steps == EXACTLY
     assert part.finished == (3, {LOG: 9})
+
+
+def test_f6_is_passed_while_the_commit_is_under_way() -> None:
+    part, passed = Recorder(), []
+    failpoints.hook("F6", lambda: passed.append(part.steps[-1]))
+    try:
+        exactly_once(part)
+    finally:
+        failpoints.hook("F6", None)
+    assert passed == ["commit"]
 
 
 def test_at_least_once_looks_for_the_owner_first() -> None:

@@ -37,6 +37,12 @@ class _Client:
     def abort_transaction(self, seconds: float) -> None:
         self.answers.wait(10)
 
+    def commit_transaction(self, seconds: float) -> None:
+        assert self.answers.wait(10)
+
+    def poll(self, seconds: float) -> None:
+        pass
+
 
 def test_a_client_that_was_given_up_goes_when_its_call_returns_after_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """It stayed, with the thread, as long as the process."""
@@ -58,3 +64,19 @@ def test_a_client_that_was_given_up_goes_when_its_call_returns_after_all(monkeyp
     thread.join(10)
     gc.collect()
     assert not thread.is_alive() and left() is None
+
+
+def test_a_commit_calls_back_once_while_its_request_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The failpoint F6 acts there, on the calls that production makes; for it the commit ran on a thread of its own."""
+    client, called = _Client(), []
+    monkeypatch.setattr(transactional, "make_transactional_producer", lambda *args, **more: client)
+    producer: Any = TransactionalProducer(NOWHERE, "app-0", timeout_ms=60_000)
+    producer.meanwhile = lambda: not client.answers.is_set()
+
+    def in_flight() -> None:
+        called.append(threading.current_thread())
+        client.answers.set()
+
+    producer.commit(in_flight)
+    assert called == [threading.current_thread()]
+    producer._calls.close()
