@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kstreams_repl.engine.commit.failpoints import failpoint
-from kstreams_repl.engine.commit.protocol import CommittingTask, OffsetAndMetadata, SealedOutput
+from kstreams_repl.engine.commit.protocol import CommittingProducer, CommittingTask, OffsetAndMetadata, SealedOutput
 from kstreams_repl.system.types import TopicPartition
 
 
