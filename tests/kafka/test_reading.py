@@ -118,7 +118,7 @@ def test_a_compacted_tail_ends_the_read(settings: ClientSettings, admin: Admin, 
     assert _values(settings, ranges_of(admin, name, end=1001))[-1] == b"new"
 
 
-def test_bounds_by_offset_time_and_count_are_clipped_to_the_log(
+def test_bounds_by_offset_and_time_are_clipped_to_the_log(
     settings: ClientSettings, admin: Admin, topic: Callable[..., str]
 ) -> None:
     name = topic()
@@ -134,7 +134,6 @@ def test_bounds_by_offset_time_and_count_are_clipped_to_the_log(
     assert read(start=8) == [b"8", b"9"]
     assert read(start=-5, end=2) == [b"0", b"1"]
     assert read(start={0: 9}, end={0: 99}) == [b"9"]
-    assert read(last=3) == [b"7", b"8", b"9"]
     assert read(since_ms=8500) == [b"8", b"9"]
     assert read(until_ms=2000) == [b"0"]
     assert read(since_ms=99_000) == []

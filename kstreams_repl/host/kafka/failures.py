@@ -181,9 +181,9 @@ def unknown_topic(topic: str | None, known_topics: Iterable[str]) -> UnknownTopi
 
 
 @contextmanager
-def kafka_errors(doing: str, *, bootstrap_servers: str | None = None, topic: str | None = None) -> Iterator[None]:
+def kafka_errors(doing: str, *, topic: str | None = None) -> Iterator[None]:
     """Translate client errors raised inside the block."""
     try:
         yield
     except KafkaException as error:
-        raise translate(error, doing, bootstrap_servers=bootstrap_servers, topic=topic) from error
+        raise translate(error, doing, topic=topic) from error

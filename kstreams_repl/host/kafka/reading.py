@@ -50,7 +50,6 @@ def ranges_of(
     end: Mapping[int, int] | int | None = None,
     since_ms: int | None = None,
     until_ms: int | None = None,
-    last: int | None = None,
     isolation: Isolation = "read_committed",
     settled: bool = False,
 ) -> tuple[OffsetRange, ...]:
@@ -64,7 +63,6 @@ def ranges_of(
         until_ms: end before the first record whose timestamp (epoch ms) is this or later. (The bound is an offset; timestamps need not
             ascend.)
         settled: wait until no transaction is open below the end (`Admin.settled_end_offsets`), so that everything committed is included.
-        last: read at most this many offsets at the end of each partition; compaction and markers can make it fewer records.
 
     Raises:
         UnknownTopicError: the topic does not exist.
@@ -87,7 +85,7 @@ def ranges_of(
     ranges = []
     for at in wanted:
         ending = min(high[at], after[at])
-        starting = max(low[at], first[at], ending - last if last is not None else 0)
+        starting = max(low[at], first[at])
         ranges.append(OffsetRange(at, min(starting, ending), ending))
     return tuple(ranges)
 

@@ -52,13 +52,13 @@ class EngineRows:
 
     __slots__ = ("get", "put", "put_many", "range", "approximate_count", "log_key")
 
-    def __init__(self, engine: Engine, log_key: Callable[[bytes], bytes] | None = None) -> None:
+    def __init__(self, engine: Engine) -> None:
         self.get: Callable[[bytes], bytes | None] = engine.get
         self.put: Callable[[bytes, bytes | None], None] = engine.put
         self.put_many: PutMany = engine.put_many
         self.range = engine.range
         self.approximate_count = engine.approximate_count
-        self.log_key = log_key
+        self.log_key: Callable[[bytes], bytes] | None = None
 
 
 def merged_over(
