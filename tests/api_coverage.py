@@ -1,4 +1,4 @@
-"""docs/api-coverage.md: every public class, method and configuration key of Kafka Streams 4.3.1, and what stands for it here.
+"""docs/reference/api-coverage.md: every public class, method and configuration key of Kafka Streams 4.3.1, and what stands for it here.
 
 ``python -m tests.api_coverage`` writes the page from three lists in tests/data:
 
@@ -30,7 +30,7 @@ from kstreams_repl.engine.config import KEYS
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "tests" / "data"
-PAGE = ROOT / "docs" / "api-coverage.md"
+PAGE = ROOT / "docs" / "reference" / "api-coverage.md"
 SAME, OTHER, LEFT_OUT = "the same name", "another name", "left out"
 
 

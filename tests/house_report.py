@@ -1,7 +1,7 @@
 """A report on the code, for a reader to judge: ``python -m tests.house_report [CHECKOUT]``. Nothing here fails a build.
 
 Code lines by floor, arrows between folders, large modules, classes and folders, names that modules or classes share, and words that
-`docs/glossary.md` replaces. Code lines are lines with a token other than a comment or docstring.
+`docs/reference/glossary.md` replaces. Code lines are lines with a token other than a comment or docstring.
 """
 
 from __future__ import annotations

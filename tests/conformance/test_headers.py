@@ -215,7 +215,7 @@ def dsl_cases() -> list[dict[str, Any]]:
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in dsl_cases()])
 def test_operators_with_the_format_headers_equal_the_jvm(case: dict[str, Any]) -> None:
     """The conformance cases with `dsl.store.format=HEADERS`, headers on every other record, and the changelogs observed: those whose
-    results differ from the default format. Left out are the changelogs of join windows and subscriptions (docs/divergences.md).
+    results differ from the default format. Left out are the changelogs of join windows and subscriptions (docs/reference/divergences.md).
     """
     assert case["config"]["dsl.store.format"] == "HEADERS"
     outcome = run_case(case)

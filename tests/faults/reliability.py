@@ -1,4 +1,4 @@
-"""Results of fault tests: each test notes its figures; ``python -m tests.faults.reliability`` updates docs/reliability.md.
+"""Results of fault tests: each test notes its figures; ``python -m tests.faults.reliability`` updates docs/reference/reliability.md.
 
 Results are appended to the file that ``KSTREAMS_RELIABILITY`` names, one JSON line each; without it none is written.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 VARIABLE = "KSTREAMS_RELIABILITY"
 _ROW = re.compile(r"\| (R\d+) \| ([^|;]*)((?:;[^|]*)?) \| (\d+) \| (\d+) \| ([\d-]+) \| ([\d.]+) \|")
-PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "reliability.md"
 
 _HEAD = """\
 # Reliability: which faults were injected, how often, and with what result
@@ -85,7 +85,7 @@ def _steps() -> str:
         "Each mutant removes one rule from the project's source; `tests/faults/test_r25_mutants.py` runs the simulation on it and expects",
         "a violation.",
         "",
-        "| step ([the host](design/010-host.md)) | what the mutant changes |",
+        "| step ([the host](../design/010-host.md)) | what the mutant changes |",
         "|---|---|",
     ]
     rows += [f"| {mutant.step} | {name} |" for name, mutant in sorted(MUTANTS.items(), key=lambda item: item[1].step)]

@@ -1,4 +1,4 @@
-"""The examples of docs/batch.md, run by Airflow and Dagster themselves, in an environment of their own: a real bounded run each time."""
+"""The examples of docs/tasks/batch.md, run by Airflow and Dagster themselves, in an environment of their own."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Site:
 
     def example(self, word: str) -> str:
         """Return the example of the page that has this word, for this directory and broker."""
-        blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "batch.md").read_text(), re.DOTALL)
+        blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "tasks" / "batch.md").read_text(), re.DOTALL)
         (found,) = [block for block in blocks if word in block]
         assert "/srv/flights" in found and "localhost:9092" in found
         return str(found).replace("/srv/flights", str(self.folder)).replace("localhost:9092", self.servers)

@@ -72,7 +72,7 @@ def word_count(name: str) -> ks.StreamsBuilder:
 
 
 def application_rights(name: str) -> dict[str, Right]:
-    """The rights that docs/cluster.md lists, for the application `name` of `word_count`."""
+    """The rights that docs/tasks/cluster.md lists, for the application `name` of `word_count`."""
     return {
         "read the input": Right("READ", "TOPIC", f"{name}-words"),
         "write the output": Right("WRITE", "TOPIC", f"{name}-counts"),

@@ -1,4 +1,4 @@
-"""docs/api-coverage.md says of every public name of Kafka Streams what stands for it here, and what it says is there."""
+"""docs/reference/api-coverage.md says of every public name of Kafka Streams what stands for it here, and what it says is there."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 BUILT = {"build/docs"}
 """Made by a command that the page names."""
 NEW = {
-    "engine/operators/streams/stream_deduplicate.py", "docs/operators/deduplicate.md",
+    "engine/operators/streams/stream_deduplicate.py", "docs/reference/operators/deduplicate.md",
     "tests/unit/engine/operators/test_stream_deduplicate.py",
 }  # fmt: skip
 """The files of its example, which is not there yet."""

@@ -21,7 +21,7 @@ from tests.unit.public_api import classes, methods
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(page for page in DOCS.rglob("*.md") if not {"notebooks", "design"} & set(page.relative_to(DOCS).parts))
-OPERATORS = sorted((DOCS / "operators").glob("*.md"))
+OPERATORS = sorted((DOCS / "reference" / "operators").glob("*.md"))
 # Their examples need a broker or Spark; tests/kafka and tests/spark run what they show.
 NEED_A_CLUSTER = {"kafka", "spark", "session", "instance", "cli", "demo"}
 OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS

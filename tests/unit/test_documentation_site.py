@@ -15,7 +15,7 @@ from workshop.commands.docs_hooks import api_reference, code_links, line_of
 from workshop.commands.package_pictures import pictures
 
 ROOT = Path(__file__).resolve().parents[2]
-ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+ARCHITECTURE = (ROOT / "docs" / "design" / "architecture.md").read_text(encoding="utf-8")
 NO_NETWORK = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9", "NO_MKDOCS_2_WARNING": "1"}
 _FETCHED = re.compile(r'<(?:script|link|img|iframe|source)\b[^>]*\b(?:src|href)="(?:https?:)?//[^"]*"')
 _LINE = re.compile(r'href="(source/[^"#]+)#(__codelineno-0-(\d+))"[^>]*><code>([\w.]+)</code>')
@@ -28,14 +28,14 @@ def test_the_site_builds_strictly_without_a_network_and_its_links_lead_to_the_li
     assert done.returncode == 0, done.stdout + done.stderr
     fetched = [hit for page in tmp_path.rglob("*.html") for hit in _FETCHED.findall(page.read_text(encoding="utf-8"))]
     assert fetched == []
-    links = _LINE.findall((tmp_path / "architecture.html").read_text(encoding="utf-8"))
+    links = _LINE.findall((tmp_path / "design" / "architecture.html").read_text(encoding="utf-8"))
     assert len(links) == len(code_links(ARCHITECTURE)) > 25
     for page, anchor, number, name in links:
         file = ROOT / page.removeprefix("source/").removesuffix(".html")
         line = file.read_text(encoding="utf-8").splitlines()[int(number) - 1]
         assert re.match(rf"\s*(?:def|class) {name.rpartition('.')[2]}\b", line), (page, number, name, line)
         assert f'id="{anchor}"' in (tmp_path / page).read_text(encoding="utf-8")
-    reference = (tmp_path / "api.html").read_text(encoding="utf-8")
+    reference = (tmp_path / "reference" / "api.html").read_text(encoding="utf-8")
     missing = [path for path in re.findall(r"^::: (\S+)", api_reference(), re.MULTILINE) if f'id="{path}"' not in reference]
     assert missing == []
 

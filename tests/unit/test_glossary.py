@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-GLOSSARY = Path(__file__).resolve().parents[2] / "docs" / "glossary.md"
+GLOSSARY = Path(__file__).resolve().parents[2] / "docs" / "reference" / "glossary.md"
 
 
 def glossary_words() -> list[str]:

@@ -196,7 +196,7 @@ SAME_MEANING = {
 }
 """Defaults that are written differently: (the JVM's, ours)."""
 DIVERGENCES = {"commit.interval.ms": ("30000", 100)}
-"""docs/divergences.md has the reason."""
+"""docs/reference/divergences.md has the reason."""
 NOT_OURS = set(
     """acceptable.recovery.lag allow.os.group.write.access built.in.metrics.version cache.max.bytes.buffering client.id config.providers
     connections.max.idle.ms default.client.supplier default.deserialization.exception.handler default.list.key.serde.inner

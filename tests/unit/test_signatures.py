@@ -58,7 +58,7 @@ OTHER_MEANINGS = {
 
 
 def test_one_name_for_one_meaning() -> None:
-    """`timeout`, `start`, `end`, `dry_run`, `retention` and `history` have no second name (docs/building.md)."""
+    """`timeout`, `start`, `end`, `dry_run`, `retention` and `history` have no second name (docs/tasks/building.md)."""
     others = {"seconds", "since", "until", "confirm", "retention_ms", "history_ms"}
     own = [name for name, function in functions().items() if others & set(inspect.signature(function).parameters)]
     assert [name for name in own if name not in OTHER_MEANINGS] == []

@@ -1,1 +1,1 @@
-"""Benchmarks: each is a command that prints one JSON line per measurement. docs/benchmarks.md explains the figures."""
+"""Benchmarks: each is a command that prints one JSON line per measurement. docs/reference/benchmarks.md explains the figures."""

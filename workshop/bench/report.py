@@ -1,4 +1,4 @@
-"""`./kstreams bench report FILE...`: render the measured lines of one or more files as docs/benchmarks.md.
+"""`./kstreams bench report FILE...`: render the measured lines of one or more files as docs/reference/benchmarks.md.
 
 A file holds what benchmarks printed. A line with the name of a benchmark and a `note` puts this text below the benchmark's table.
 """
@@ -26,7 +26,7 @@ _INTRODUCTION = """Generated from the lines in `docs/measurements/`: each comman
 renders them as tables.
 
     ./kstreams bench throughput --peer kafka-streams > docs/measurements/throughput.jsonl
-    ./kstreams bench report docs/measurements/*.jsonl --output docs/benchmarks.md
+    ./kstreams bench report docs/measurements/*.jsonl --output docs/reference/benchmarks.md
 
 The figures are of the machine and time named below each heading: compare only within a table. Broker, Spark, workers and the process
 that sends or reads share the same processors. *Load*: the machine's one-minute load before the command began.
@@ -201,7 +201,7 @@ _NEXMARK_MEAN = 2.2
 _JUDGED = ("target", "met")
 
 
-@click.command(help="Render measured lines as docs/benchmarks.md: ./kstreams bench report FILE... > docs/benchmarks.md")
+@click.command(help="Render measured lines as docs/reference/benchmarks.md: ./kstreams bench report FILE... > docs/reference/benchmarks.md")
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to this file instead of printing.")
 def main(files: tuple[Path, ...], output: Path | None) -> None:

@@ -2,7 +2,7 @@
 them, and their records.
 
 The twins for the JVM are in `peers/TheodoliteTwins.java`. As with Nexmark's, no result depends on the order in which records of
-different topics or partitions are read; docs/theodolite.md tells where that differs from the public definitions. Figures are whole
+different topics or partitions are read; docs/reference/theodolite.md says where that differs. Figures are whole
 numbers: watts, and thousandths of what is computed from them.
 """
 

@@ -23,7 +23,7 @@ ROOT_PAGES = ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
 CODE_LINK = re.compile(r"\[`?([\w.]+)(?:\(\))?`?\]\((?:\.\./)+(k\w+/[\w/]+\.py)\)")
 STATES = re.compile(r"^```mermaid\nstateDiagram-v2\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 TRANSITION = re.compile(r"^\s*(\w+) --> (\w+)$", re.MULTILINE)
-FOLDERS = {"Operators": "operators", "Design": "design"}
+FOLDERS = {"Operators": "reference/operators", "Design notes": "design"}
 
 
 def line_of(file: str, name: str) -> int:
@@ -75,11 +75,18 @@ def drawn_states(diagram: re.Match[str]) -> str:
 
 
 def on_config(config: Any) -> Any:
-    for entry in config.nav:
-        for title, folder in FOLDERS.items():
-            if isinstance(entry, dict) and title in entry:
-                entry[title] = sorted(f"{folder}/{page.name}" for page in (ROOT / "docs" / folder).glob("*.md"))
+    fill(config.nav)
     return config
+
+
+def fill(entries: list[Any]) -> None:
+    """List the pages of a folder below the entry of the navigation that stands for it."""
+    for entry in entries:
+        for title, pages in entry.items() if isinstance(entry, dict) else ():
+            if title in FOLDERS:
+                entry[title] = sorted(f"{FOLDERS[title]}/{page.name}" for page in (ROOT / "docs" / FOLDERS[title]).glob("*.md"))
+            elif isinstance(pages, list):
+                fill(pages)
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -97,7 +104,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    if page.file.src_uri == "api.md":
+    if page.file.src_uri == "reference/api.md":
         return markdown + api_reference()
     up = "../" * page.file.src_uri.count("/")
 

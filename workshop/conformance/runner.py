@@ -1,7 +1,7 @@
 """Run conformance cases: build each with our own DSL, drive it with the test driver, compare step by step with the JVM's result.
 
 A case fails on the first difference in: the error at build time, `describe()`, the trace (which records were forwarded at which
-step), topics, stores, dump, dropped. Waivers are by id, each with its reason (docs/divergences.md); a waived case that passes
+step), topics, stores, dump, dropped. Waivers are by id, each with its reason (docs/reference/divergences.md); a waived case that passes
 counts as passed.
 """
 

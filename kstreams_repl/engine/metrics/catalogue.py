@@ -1,7 +1,7 @@
 """All metrics with group, tags, recording level, unit and description, and the missing ones of Kafka Streams with the reason.
 
 Names, groups, tags and levels are Kafka Streams' (KIP-444, KIP-471, KIP-613, KIP-761, KIP-869, KIP-1091); additional metrics begin with
-``repl-``. The tests compare docs/metrics.md with this table.
+``repl-``. The tests compare docs/reference/metrics.md with this table.
 """
 
 from __future__ import annotations

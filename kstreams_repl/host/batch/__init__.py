@@ -1,1 +1,1 @@
-"""Bounded runs of an application: to the stop offsets, exactly there, and then the end (KIP-95; docs/batch.md)."""
+"""Bounded runs of an application: to the stop offsets, exactly there, and then the end (KIP-95; docs/tasks/batch.md)."""

@@ -131,7 +131,7 @@ def translate(
         on = f"topic {topic}" if topic is not None and code == KafkaError.TOPIC_AUTHORIZATION_FAILED else _NOT_AUTHORIZED[code]
         return AuthorizationError(
             f"{doing}: the user has no right to do this on {on}: {text}",
-            hint="docs/cluster.md lists the rights (ACLs) that a session and an application need",
+            hint="docs/tasks/cluster.md lists the rights (ACLs) that a session and an application need",
             bootstrap_servers=bootstrap_servers,
             topic=topic,
         )

@@ -236,7 +236,7 @@ class Session(TopicAccess):
         create_topics: bool | Mapping[str, int] = False,
         **settings: object,
     ) -> Application:
-        """Run a topology up to the present end of its input, exactly, and return when it has ended (docs/batch.md).
+        """Run a topology up to the present end of its input, exactly, and return when it has ended (docs/tasks/batch.md).
 
         The stop offsets are fixed when the run begins. The next run continues there: several runs are one streaming run. After
         a failure the same call continues to the same stop offsets. Without new input nothing is started. Under the same name

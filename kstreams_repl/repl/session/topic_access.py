@@ -162,7 +162,7 @@ class TopicAccess:
         """Write the rows of a table of files to a topic, each once, as JSON objects. Return how many rows this call wrote.
 
         After an interruption or a crash the same call continues where it stopped, on the version of the table with which it
-        began (docs/tables.md). When all rows are written it writes nothing.
+        began (docs/tasks/tables.md). When all rows are written it writes nothing.
 
         Args:
             path: a directory or file of Parquet, a Delta or Iceberg table: a local path or URL.

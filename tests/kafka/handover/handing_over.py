@@ -3,7 +3,7 @@
 Actors: `Jvm`, one process that runs applications on command (Handover.java); `Ours`, an instance and its loop without Spark; `Case`,
 the topics of one test and its input in stretches of event time. The oracle is an application that stays on the JVM, bytes and all; it is
 stopped and started there between stretches, too, for a restart alone changes on the JVM when unmatched records of a left join leave.
-A stream-table join with a grace period is left out: there a restart changes more (docs/migration.md).
+A stream-table join with a grace period is left out: there a restart changes more (docs/tasks/migration.md).
 
 The input leaves nothing to chance that Kafka Streams leaves to it: no two topics have records of the same time, whose order would be that
 of their arrival, and orders and people change only as the foreign-key join's protocol can follow (`Case._order`).
@@ -234,7 +234,7 @@ class Case:
     def results(self, application: str) -> dict[str, Any]:
         """All that the application wrote: its sinks in order, of changelogs the last record of each key, which is what a restore makes of
         them. Times of buffers' changelogs are the clock's and left out, and so are the source record's headers, which the JVM repeats in
-        changelogs and never reads there (docs/divergences.md).
+        changelogs and never reads there (docs/reference/divergences.md).
         """
         found: dict[str, Any] = {}
         for topic in self.topics_of(application):

@@ -36,7 +36,7 @@ def test_what_imports_nothing_of_the_change_is_left_out(checkout: Checkout) -> N
 @pytest.mark.parametrize(
     ("file", "test"),
     [
-        ("docs/metrics.md", "tests/unit/test_docs.py"),
+        ("docs/reference/metrics.md", "tests/unit/test_docs.py"),
         ("docs/design/a-new-page.md", "tests/unit/test_docs.py"),
         ("notebooks/a-new-one.ipynb", "tests/notebooks/test_notebooks.py"),
         ("kstreams_repl/host/kafka/embedded/jars.lock", "tests/unit/host/kafka/test_jars.py"),

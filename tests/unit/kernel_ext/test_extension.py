@@ -365,10 +365,10 @@ IN_SESSION = {"topo_tail"}
 
 def test_every_magic_has_a_row_in_the_page_and_a_unit_test(shell: InteractiveShell) -> None:
     root = Path(__file__).resolve().parents[3]
-    page = (root / "docs/notebook.md").read_text(encoding="utf-8")
+    page = (root / "docs/tasks/notebook.md").read_text(encoding="utf-8")
     table = "\n".join(line for line in page.splitlines() if line.startswith("| `%"))
     tests = "\n".join(path.read_text(encoding="utf-8") for path in (root / "tests/unit").rglob("*.py"))
     names = {name for kind in ("line", "cell") for name in shell.magics_manager.magics[kind] if name.startswith("topo")}
-    assert {name for name in names if not re.search(rf"`%%?{name}\b", table)} == set(), "add a row to docs/notebook.md"
+    assert {name for name in names if not re.search(rf"`%%?{name}\b", table)} == set(), "add a row to docs/tasks/notebook.md"
     untested = {name for name in names if not re.search(rf"[%.]{name}\b", tests.replace(f'"{name}"', ""))}
     assert untested == IN_SESSION, "add a unit test of what it shows"

@@ -170,7 +170,7 @@ def _check_rights(admin: Admin, application_id: str, topology: Any, resolved: Re
     if lacking:
         raise AuthorizationError(
             f"the application {application_id} lacks {'a right' if len(lacking) == 1 else f'{len(lacking)} rights'}: {', '.join(lacking)}",
-            hint="docs/cluster.md lists the rights (ACLs) that an application needs; grant them and deploy again",
+            hint="docs/tasks/cluster.md lists the rights (ACLs) that an application needs; grant them and deploy again",
             bootstrap_servers=admin.settings.bootstrap_servers,
         )
 

@@ -197,7 +197,7 @@ class ApplicationView(QueryView):
 
     @property
     def metrics(self) -> MetricsView:
-        """Its metrics, under Kafka Streams' names (docs/metrics.md). After an orderly end the last values stay.
+        """Its metrics, under Kafka Streams' names (docs/reference/metrics.md). After an orderly end the last values stay.
 
         Example:
             >>> app.metrics.total('records-consumed-total')

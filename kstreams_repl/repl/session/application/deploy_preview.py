@@ -33,7 +33,7 @@ def late_warnings(admin: Admin, topology: Topology, config: StreamsConfig) -> li
     if not any(lateness_in(part) for part in topology.subtopologies()):
         return []
     return [
-        f"warning: {node} has no grace and may drop records of history: {why}. Hint: give the window a grace, docs/late-records.md"
+        f"warning: {node} has no grace and may drop records of history: {why}. Hint: give the window a grace, docs/concepts/late-records.md"
         for node, why in late_reasons(topology.subtopologies(), config, admin.topics()).items()
     ]
 

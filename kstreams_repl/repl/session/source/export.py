@@ -49,7 +49,7 @@ def {main}() -> None:
     parser.add_argument("--spark", help="a Spark master; without it local Spark")
     parser.add_argument("--directory", help="where state is kept; default: .kstreams here")
     parser.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="a setting; repeatable")
-    parser.add_argument("--batch", action="store_true", help="run up to the present end of the input, and end (docs/batch.md)")
+    parser.add_argument("--batch", action="store_true", help="run up to the present end of the input, and end (docs/tasks/batch.md)")
     parser.add_argument("--report", help="with --batch: write what it did to this file, as JSON")
     parser.add_argument("--stop-at", default="eol", help="with --batch: eol, a time, or records:N; default: the present end of the input")
     parser.add_argument(

@@ -47,7 +47,7 @@ class MetricsView(Frames):
         if not found:
             raise CallError(
                 f"{self.application} has no metric {name!r}",
-                hint=did_you_mean(name, self.names) or "docs/metrics.md lists the metrics, each with its metrics.recording.level",
+                hint=did_you_mean(name, self.names) or "docs/reference/metrics.md lists the metrics, each with its metrics.recording.level",
             )
         return found
 

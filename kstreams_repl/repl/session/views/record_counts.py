@@ -126,7 +126,7 @@ def late_text(known: NodeRate) -> str:
 def late_lines(counts: Counts, nodes: Iterable[str] | None = None) -> list[str]:
     """Return one line for each node that dropped late records, of these nodes only or of all."""
     listed = counts.nodes if nodes is None else [name for name in nodes if name in counts.nodes]
-    return [f"{name}: {text}, docs/late-records.md" for name in listed if (text := late_text(counts.nodes[name]))]
+    return [f"{name}: {text}, docs/concepts/late-records.md" for name in listed if (text := late_text(counts.nodes[name]))]
 
 
 def waiting_text(waiting: int) -> str:

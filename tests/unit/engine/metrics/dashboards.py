@@ -30,7 +30,7 @@ def selectors() -> dict[tuple[str, str], str]:
 
 
 def without_meaning(metric: str) -> bool:
-    """Return whether docs/metrics.md says why this metric does not exist, or nothing has this name."""
+    """Return whether docs/reference/metrics.md says why this metric does not exist, or nothing has this name."""
     return metric == MISPRINTED or metric in {metric_name(group, name) for group, name in ABSENT}
 
 

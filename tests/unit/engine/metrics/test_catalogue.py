@@ -57,7 +57,7 @@ def test_what_kafka_streams_does_not_know_has_a_prefix() -> None:
 
 
 def test_the_page_lists_every_metric_with_its_unit_and_level() -> None:
-    page = (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
     for spec in SPECS.values():
         assert f"| `{spec.name}` | {spec.level} | {spec.unit} | {spec.what} |" in page, spec
     for (_, name), why in ABSENT.items():

@@ -83,7 +83,7 @@ def test_public_dashboards_find_every_metric_that_exists_here() -> None:
 
 
 def test_names_of_micrometer_follow_by_the_rule_in_the_documentation() -> None:
-    page = (FACTS.parents[2] / "docs/metrics.md").read_text(encoding="utf-8")
+    page = (FACTS.parents[2] / "docs/reference/metrics.md").read_text(encoding="utf-8")
     rule = re.search("regex: '(.+)'", page)
     assert rule
     names = ("kafka_streams_stream_thread_metrics_process_rate", "kafka_streams_stream_metrics_alive_stream_threads")

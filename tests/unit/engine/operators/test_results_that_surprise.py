@@ -1,4 +1,4 @@
-"""Results that are Kafka Streams' own and that a page has to tell: `docs/divergences.md` names both."""
+"""Results that are Kafka Streams' own and that a page has to tell: `docs/reference/divergences.md` names both."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def test_a_line_names_the_node_the_number_and_the_grace() -> None:
         "hours": NodeRate(1_000, 196, dropped={"expired window": 804, "null key": 1}, needed_grace_ms=26 * HOUR + 1),
         "other": NodeRate(5, 0, dropped={"null key": 5}),
     })
-    assert late_lines(counts) == ["hours: 804 records late: a grace of 27 h keeps them, docs/late-records.md"]
+    assert late_lines(counts) == ["hours: 804 records late: a grace of 27 h keeps them, docs/concepts/late-records.md"]
     assert late_lines(counts, ["other"]) == []
     assert str(counts.table()).count("804 records late") == 1
 
@@ -93,7 +93,7 @@ def test_a_stream_that_is_re_keyed_twice_and_meets_one_that_is_re_keyed_once_is_
 
 
 def drawn() -> str:
-    """The picture of docs/late-records.md: a day of one partition is counted, and then the same day of another one."""
+    """The picture of docs/concepts/late-records.md: a day of one partition is counted, and then the same day of another one."""
     builder = StreamsBuilder()
     grouped = builder.stream("flights").select_key(lambda key, value: value, name="by-airport").group_by_key()
     grouped.windowed_by(TimeWindows.of_size(HOUR)).count(store="hours", name="count-hours").to_stream().to("departures")
