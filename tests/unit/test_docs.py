@@ -21,7 +21,7 @@ from tests.unit.public_api import classes, methods
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(page for page in DOCS.rglob("*.md") if not {"notebooks", "design"} & set(page.relative_to(DOCS).parts))
-OPERATORS = sorted((DOCS / "reference" / "operators").glob("*.md"))
+OPERATORS = sorted(page for page in (DOCS / "reference" / "operators").glob("*.md") if page.name != "README.md")
 # Their examples need a broker or Spark; tests/kafka and tests/spark run what they show.
 NEED_A_CLUSTER = {"kafka", "spark", "session", "instance", "cli", "demo"}
 OPTIONS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
@@ -213,10 +213,19 @@ def test_every_operator_is_described(method: str) -> None:
     assert re.search(rf"\b{name}\(", described()), f"no page of docs/ shows {method}()"
 
 
-def test_every_page_is_in_the_index() -> None:
-    index = (DOCS / "README.md").read_text(encoding="utf-8")
-    listed: set[Any] = {(DOCS / target).resolve() for target in _LINK.findall(index) if "://" not in target}
-    assert not [str(page.relative_to(DOCS)) for page in PAGES if page.resolve() not in listed and page.name != "README.md"]
+def test_every_page_is_on_the_front_page_or_in_the_index_of_operators() -> None:
+    listed = {DOCS / "README.md"}
+    for index in (DOCS / "README.md", DOCS / "reference" / "operators" / "README.md"):
+        assert index in listed, f"the front page does not link to {index}"
+        targets = [target for target in _LINK.findall(index.read_text(encoding="utf-8")) if "://" not in target]
+        listed |= {(index.parent / target).resolve() for target in targets}
+    assert not [str(page.relative_to(DOCS)) for page in PAGES if page.resolve() not in listed]
+
+
+def test_the_front_page_shows_the_program_of_the_readme() -> None:
+    """tests/integration/test_readme.py runs it."""
+    programs = [re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(encoding="utf-8"), re.DOTALL)[0] for folder in (DOCS, ROOT)]
+    assert programs[0] == programs[1]
 
 
 @pytest.mark.parametrize("page", [*DOCS.rglob("*.md"), *ROOT.glob("*.md")], ids=lambda page: str(page.relative_to(ROOT)))
