@@ -1,7 +1,7 @@
 """The wheel installed by pip into environments of its own: each Python on this machine, each extra, the newest and the lowest versions of
 its dependencies, and what works with it; and for other platforms, whether every dependency has a wheel there.
 
-With ``-s`` each test prints its rows of the table in docs/start/installing.md; ``-k`` with the last column repeats a row.
+With ``-s`` each test prints its rows, which docs/start/installing.md sums up; ``-k`` with the last column repeats a row.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def resolved(uv: Command, folder: Path, *options: str) -> dict[str, str]:
 
 
 def row(request: pytest.FixtureRequest, *columns: str) -> None:
-    """Print a row of the table in docs/start/installing.md."""
+    """Print a row of the table that docs/start/installing.md sums up."""
     print("\n| " + " | ".join([*columns, f"`{request.node.name}`"]) + " |")
 
 
