@@ -28,6 +28,9 @@ def test_the_site_builds_strictly_without_a_network_and_its_links_lead_to_the_li
     assert done.returncode == 0, done.stdout + done.stderr
     fetched = [hit for page in tmp_path.rglob("*.html") for hit in _FETCHED.findall(page.read_text(encoding="utf-8"))]
     assert fetched == []
+    front_page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert (tmp_path / "search/search_index.js").stat().st_size > 100_000, "the search of a page that is opened from the disk"
+    assert '<script src="assets/iframe-worker.js">' in front_page and (tmp_path / "assets/iframe-worker.js").is_file()
     links = _LINE.findall((tmp_path / "design" / "architecture.html").read_text(encoding="utf-8"))
     assert len(links) == len(code_links(ARCHITECTURE)) > 25
     for page, anchor, number, name in links:

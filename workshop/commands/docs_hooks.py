@@ -95,7 +95,7 @@ def on_files(files: Any, config: Any) -> Any:
     linked = {file for page in (ROOT / "docs").rglob("*.md") for _, file in code_links(page.read_text(encoding="utf-8"))}
     for file in sorted(linked):
         text = (ROOT / file).read_text(encoding="utf-8")
-        content = f'# {file}\n\n~~~~~python linenums="1"\n{text}~~~~~\n'
+        content = f'---\nsearch:\n  exclude: true\n---\n# {file}\n\n~~~~~python linenums="1"\n{text}~~~~~\n'
         files.append(File.generated(config, f"source/{file}.md", content=content, inclusion=InclusionLevel.NOT_IN_NAV))
     for page in ROOT_PAGES:
         text = (ROOT / page).read_text(encoding="utf-8").replace("](docs/", "](")
@@ -106,6 +106,8 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     if page.file.src_uri == "reference/api.md":
         return markdown + api_reference()
+    if page.file.src_uri == "README.md":
+        page.meta["hide"] = ["navigation", "toc"]  # one screen
     up = "../" * page.file.src_uri.count("/")
 
     # as HTML, because mkdocs does not know the anchors of code lines and would report dead links; the tests check them
