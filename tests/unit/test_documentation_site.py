@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ARCHITECTURE = (ROOT / "docs" / "design" / "architecture.md").read_text(encoding="utf-8")
 NO_NETWORK = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9", "NO_MKDOCS_2_WARNING": "1"}
 _FETCHED = re.compile(r'<(?:script|link|img|iframe|source)\b[^>]*\b(?:src|href)="(?:https?:)?//[^"]*"')
-_LINE = re.compile(r'href="(source/[^"#]+)#(__codelineno-0-(\d+))"[^>]*><code>([\w.]+)</code>')
+_LINE = re.compile(r'href="(?:\.\./)*(source/[^"#]+)#(__codelineno-0-(\d+))"[^>]*><code>([\w.]+)</code>')
 
 
 @pytest.mark.timeout(300)
