@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kstreams_repl.demo.picture import svg
+from workshop.commands.demo_picture import svg
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

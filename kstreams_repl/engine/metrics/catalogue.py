@@ -13,7 +13,7 @@ from types import MappingProxyType
 CLIENT, THREAD, TASK = "stream-metrics", "stream-thread-metrics", "stream-task-metrics"
 NODE, TOPIC, STATE = "stream-processor-node-metrics", "stream-topic-metrics", "stream-state-metrics"
 ASYNC = "repl-async-node-metrics"
-UPDATER, CACHE = "stream-state-updater-metrics", "stream-record-cache-metrics"
+UPDATER = "stream-state-updater-metrics"
 
 CLIENT_ID, THREAD_ID, TASK_ID, NODE_ID, TOPIC_NAME = "client-id", "thread-id", "task-id", "processor-node-id", "topic"
 STATE_ID = "state-id"

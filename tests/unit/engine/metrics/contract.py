@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from kstreams_repl.engine.metrics.catalogue import (
     ASYNC,
-    CACHE,
     CLIENT,
     CLIENT_ID,
     NODE,
@@ -21,6 +20,8 @@ from kstreams_repl.engine.metrics.catalogue import (
     TOPIC_NAME,
     UPDATER,
 )  # fmt: skip
+
+CACHE = "stream-record-cache-metrics"
 
 TAGS: Mapping[str, tuple[str, ...]] = {
     CLIENT: (CLIENT_ID,),

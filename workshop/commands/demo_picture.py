@@ -1,4 +1,4 @@
-"""The README's picture: ``python -m kstreams_repl.demo.picture > docs/pictures/demo.svg``."""
+"""The README's picture: ``python -m workshop.commands.demo_picture > docs/pictures/demo.svg``."""
 
 from __future__ import annotations
 
