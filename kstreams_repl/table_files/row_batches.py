@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kstreams_repl.engine.operators.batches.exact_columns import exact_array, is_changed_by_arrow
+from kstreams_repl.engine.operators.own_copy import own_copy
 from kstreams_repl.engine.topology.table_files import TableFiles
 
 BATCH_ROWS = 16_384
@@ -45,12 +46,13 @@ class RowBatches:
         values, times = self._values, self._times
         add_value, add_time, add_key, convert = values.append, times.append, self._keys.append, self.convert
         takes_key, add_context = self._table.key_column is not None, self._contexts.append
+        flat = not any(pa.types.is_nested(field.type) for field in self._table.schema)
 
         def append(key: Any, value: Any, timestamp: int) -> None:
-            add_value(value)
+            add_value(value.copy() if flat and type(value) is dict else own_copy(value))
             add_time(timestamp)
             if takes_key:
-                add_key(key)
+                add_key(own_copy(key))
             if context is not None:
                 add_context(context())
             if len(values) >= BATCH_ROWS:

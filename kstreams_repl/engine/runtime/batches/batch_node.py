@@ -20,6 +20,7 @@ from kstreams_repl.engine.operators.base import NodeContext, Process
 from kstreams_repl.engine.operators.batches.batch_operator import BatchOperator
 from kstreams_repl.engine.operators.batches.partial_columns import Merging, PartialColumns
 from kstreams_repl.engine.operators.batches.record_columns import BatchResult, RecordColumns
+from kstreams_repl.engine.operators.own_copy import own_copy
 from kstreams_repl.engine.runtime.batches.batch_mixing import Mixing
 from kstreams_repl.engine.runtime.queues.record_queue import StreamClock
 from kstreams_repl.engine.serdes import Serde
@@ -100,8 +101,8 @@ class BatchNode:
         record, waiting = self._node.record, self._waiting
         waiting.append(
             WaitingRecord(
-                key, value, timestamp, headers, record.topic, record.partition, record.offset, record.timestamp, record.headers,
-                record.raw_key, record.raw_value, self._clock.now,
+                own_copy(key), own_copy(value), timestamp, headers, record.topic, record.partition, record.offset, record.timestamp,
+                record.headers, record.raw_key, record.raw_value, self._clock.now,
             )
         )  # fmt: skip
         if len(waiting) >= self._most:

@@ -16,6 +16,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any
 
 from kstreams_repl.engine.operators.base import NodeContext, Process
+from kstreams_repl.engine.operators.own_copy import own_copy
 from kstreams_repl.engine.operators.streams.stream_async import AsyncKind, StreamAsync
 from kstreams_repl.engine.runtime.calls.call import Call, Caller, CallRunner
 from kstreams_repl.engine.runtime.calls.call_effects import CallEffects
@@ -161,7 +162,7 @@ class AsyncNode:
         self._caller.submit(call, self._arrive)
 
     def _arrive(self, call: Call, result: Any, error: BaseException | None) -> None:
-        self._arrived.append((self, call, result, error))
+        self._arrived.append((self, call, own_copy(result), error))
 
     def effects_of(self, call: Call) -> CallEffects:
         """Return the context of a processor's call."""

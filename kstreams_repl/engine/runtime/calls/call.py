@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from kstreams_repl.engine.operators.own_copy import own_copy
 from kstreams_repl.engine.operators.streams.stream_async import StreamAsync
 from kstreams_repl.engine.processor.current_call import CallContext
 from kstreams_repl.engine.processor.record_context import ContextSnapshot
@@ -33,7 +34,8 @@ class Call:
         self, node: Any, seq: int, key: Any, value: Any, timestamp: int, headers: Headers, at: ContextSnapshot,
         raw_key: bytes | None, raw_value: bytes | None, index: int,
     ) -> None:  # fmt: skip
-        self.node, self.seq, self.key, self.value, self.timestamp, self.headers = node, seq, key, value, timestamp, headers
+        self.node, self.seq, self.timestamp, self.headers = node, seq, timestamp, headers
+        self.key, self.value = own_copy(key), own_copy(value)
         self.at, self.raw_key, self.raw_value, self.index = at, raw_key, raw_value, index
         self.attempt, self.due, self.cause, self.trace = 1, 0, "", ""
         self.lane: Any = None
@@ -56,12 +58,13 @@ class Call:
 
     @property
     def arguments(self) -> tuple[Any, ...]:
-        """What the function gets."""
+        """What the function gets: copies, so that a second try, and the record that is forwarded or stored, have the value as it came."""
         operator = self.node.operator
         if operator.is_processor:
             self.effects = self.node.effects_of(self)
             return self.effects.record, self.effects
-        return (self.key, self.value) if operator.with_key else (self.value,)
+        value = own_copy(self.value)
+        return (own_copy(self.key), value) if operator.with_key else (value,)
 
 
 Done = Callable[["Call", Any, "BaseException | None"], None]

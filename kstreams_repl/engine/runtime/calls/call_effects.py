@@ -7,10 +7,12 @@ call's own writes of key-value stores.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from inspect import isawaitable
 from typing import Any
 
 from kstreams_repl.engine.operators.base import NodeContext, Process
+from kstreams_repl.engine.operators.own_copy import own_copy
 from kstreams_repl.engine.processor.current_call import CallContext
 from kstreams_repl.engine.processor.record import FixedKeyRecord, Record
 from kstreams_repl.system.errors import CallError, InvalidStateStoreError
@@ -32,7 +34,7 @@ class CallEffects:
     def __init__(self, node: NodeContext, call: Any, fixed_key: bool, forward: Process, ask: Callable[[Callable[[], Any]], Any]) -> None:
         self._node, self._call, self._ask, self._forward = node, call, ask, forward
         self._kind: Any = FixedKeyRecord if fixed_key else Record
-        self.record: Any = self._kind(call.key, call.value, call.timestamp, call.headers)
+        self.record: Any = self._kind(own_copy(call.key), own_copy(call.value), call.timestamp, call.headers)
         self._effects: list[Callable[[], None]] = []
         self._written: dict[str, dict[Any, Any]] = {}
 
@@ -51,7 +53,7 @@ class CallEffects:
         return self._node.task.task_id
 
     def forward(self, record: Any, child: str | None = None) -> None:
-        """Forward a record when the call has ended.
+        """Forward a record, as it is now, when the call has ended.
 
         Raises:
             CallError: it is not a record of the right kind.
@@ -62,7 +64,8 @@ class CallEffects:
                 hint=f"forward a {self._kind.__name__}, for example record.with_value(...)", node=self._node.name,
             )  # fmt: skip
         target = self._forward if child is None else self._node.child(child)
-        self._effects.append(lambda: self._send(target, record))
+        kept = record.with_value(own_copy(record.value))
+        self._effects.append(lambda: self._send(target, kept))
 
     def _send(self, target: Process, record: Any) -> None:
         at = self._node.record
@@ -94,12 +97,13 @@ class CallStore:
     def get(self, key: Any) -> Any:
         """Return a key's value, as this call has left it."""
         if key in self._written:
-            value = self._written[key]
+            value = own_copy(self._written[key])
             return self._ask(lambda: value)
         return self._ask(lambda: self._store.get(key))
 
     def put(self, *arguments: Any) -> None:
-        """Put a value when the call has ended."""
+        """Put a value, as it is now, when the call has ended."""
+        arguments = own_copy(arguments)
         if len(arguments) == 2:
             self._written[arguments[0]] = arguments[1]
         else:
@@ -125,7 +129,7 @@ class CallStore:
                     hint="use get() and put()", store=self._store.name,
                 )  # fmt: skip
             self._written[_OTHER] = None
-            return lambda *arguments: self._effects.append(lambda: method(*arguments))
+            return lambda *arguments: self._effects.append(partial(method, *own_copy(arguments)))
         if not callable(method):
             return method
 

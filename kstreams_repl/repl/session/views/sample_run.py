@@ -7,7 +7,6 @@ grows fourfold until the requested node has forwarded enough, all is read, or th
 
 from __future__ import annotations
 
-import copy
 import heapq
 import time
 from collections import deque
@@ -16,6 +15,7 @@ from contextlib import suppress
 from typing import Any
 
 from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.engine.operators.own_copy import own_copy
 from kstreams_repl.engine.operators.tables.table_source import TableSource
 from kstreams_repl.engine.runtime.compiler.tap_points import sends_changes
 from kstreams_repl.engine.runtime.nodes.source import ConsumedRecord
@@ -243,18 +243,8 @@ def _taps(topology: Topology, taken: Sample) -> Callable[[str], Callable[..., No
             into.count += 1
             taken.keys.observe(name, key, value)
             into.earliest, into.latest = min(into.earliest, timestamp), max(into.latest, timestamp)
-            keep(ReadRecord(key, frozen_copy(value[0] if changes else value), timestamp, headers=list(headers)))
+            keep(ReadRecord(key, own_copy(value[0] if changes else value, value_text), timestamp, headers=list(headers)))
 
         return observe
 
     return tap
-
-
-def frozen_copy(value: Any) -> Any:
-    """Return a copy of the value: nodes downstream may change it in place."""
-    if value is None or type(value) in (str, int, float, bool, bytes):
-        return value
-    try:
-        return copy.deepcopy(value)
-    except Exception:  # not every object can be copied; its text can be shown
-        return value_text(value)
