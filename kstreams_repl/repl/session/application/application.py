@@ -234,7 +234,7 @@ class Application(ApplicationView):
         # 1. Refuse. 2. Check.
         if isinstance(self.error, TaskMigratedError):
             raise self.error
-        prepare(plan, self.client.admin, self.config)
+        prepare(plan, self.client, self.config)
         # 3. History, pause, replace, start. 4. Resume, if it had failed.
         program = plan.program or program_of(plan.definition, plan.topology, self.client.variables)
         self.config = plan.config

@@ -80,23 +80,25 @@ def checked_topology(
     if not fresh:
         refuse_misfit(client, name, built, config, earlier, schemas, attached=known is not None)
     refuse_schemas(schemas, name, "\n".join(map(str, schemas)))
-    report_own_dead_letters(client, name, built, config)
-    for warning in unknown_serdes(built, config):
+    for warning in warnings_of(name, built, config):
         client.report(warning)
     for line in dict.fromkeys(schema.reason for schema in schemas if schema.change is SchemaChange.NO_ANSWER):
         client.report(f"schemas were not compared: {line}")
     return built, config, schemas
 
 
-def report_own_dead_letters(client: ClusterClient, name: str, topology: Topology, config: StreamsConfig) -> None:
-    """Report a dead-letter topic that the application reads: a record that fails there again is written to it again, without end."""
+def warnings_of(name: str, topology: Topology, config: StreamsConfig) -> list[str]:
+    """Return a warning for each repartition topic with unknown serdes, and for a dead-letter topic that the application itself reads: a
+    record that fails there again is written to it again, without end.
+    """
     topic = config["errors.dead.letter.queue.topic.name"]
     sources = (node for node in topology.nodes.values() if isinstance(node, SourceNode))
-    if topic and any(topic in node.topics or (node.pattern is not None and node.pattern.fullmatch(topic)) for node in sources):
-        client.report(
-            f"warning: {name} reads its own dead-letter topic {topic}: a record that fails again is written there again and again; "
-            "read it in another application"
-        )
+    again = topic and any(topic in node.topics or (node.pattern is not None and node.pattern.fullmatch(topic)) for node in sources)
+    own = (
+        f"warning: {name} reads its own dead-letter topic {topic}: a record that fails again is written there again and again; "
+        "read it in another application"
+    )
+    return [*([own] if again else ()), *unknown_serdes(topology, config)]
 
 
 def refuse_misfit(

@@ -30,18 +30,18 @@ from kstreams_repl.engine.topology.names import changelog_topic
 from kstreams_repl.engine.topology.node_diff import NodeChange, whole_code
 from kstreams_repl.engine.topology.schema_diff import SchemaChange
 from kstreams_repl.engine.topology.topology import Topology
-from kstreams_repl.host.kafka.admin import Admin
 from kstreams_repl.pictures.diff_text import DiffText
 from kstreams_repl.pictures.frames import Frames
 from kstreams_repl.pictures.markup import clean_text, element
 from kstreams_repl.pictures.table import Table
 from kstreams_repl.pictures.wording import counted
-from kstreams_repl.repl.session.application.compatibility import last_writer
+from kstreams_repl.repl.session.application.compatibility import last_writer, warnings_of
 from kstreams_repl.repl.session.application.contracts import begin_versions, compare_schemas, refuse_schemas
-from kstreams_repl.repl.session.application.deploy_preview import check
+from kstreams_repl.repl.session.application.deploy_preview import check, late_warnings
 from kstreams_repl.repl.session.application.read_only import ReadOnlyApplication
 from kstreams_repl.repl.session.application.topology_resolution import topology_of
 from kstreams_repl.repl.session.application.versions import VersionHistory
+from kstreams_repl.repl.session.cluster_client import ClusterClient
 from kstreams_repl.repl.session.source import source_slice
 from kstreams_repl.repl.session.source.code_changes import code_changes
 from kstreams_repl.repl.session.source.source_slice import Program
@@ -139,8 +139,8 @@ class EditPlan(Frames):
         return {"text/plain": repr(self), "text/html": str(element("div", self.table().html(), code.html() if code else None))}
 
 
-def prepare(plan: EditPlan, admin: Admin, config: StreamsConfig) -> None:
-    """Run steps 1 and 2 of an edit; nothing is changed.
+def prepare(plan: EditPlan, client: ClusterClient, config: StreamsConfig) -> None:
+    """Run steps 1 and 2 of an edit, and report the warnings of a deploy that its topology adds; nothing is changed.
 
     Raises:
         TopologyError: as `refuse_misreads`, or the topology does not fit the cluster.
@@ -148,7 +148,14 @@ def prepare(plan: EditPlan, admin: Admin, config: StreamsConfig) -> None:
     # 1. Refuse.
     refuse_misreads(plan)
     # 2. Check.
-    check(admin, plan.topology, plan.application, config)
+    check(client.admin, plan.topology, plan.application, config)
+    before, after = (
+        [*warnings_of(plan.application, topology, plan.config), *late_warnings(client.admin, topology, plan.config)]
+        for topology in (plan.before, plan.topology)
+    )
+    for warning in after:
+        if warning not in before:
+            client.report(warning)
 
 
 def refuse_misreads(plan: EditPlan) -> None:

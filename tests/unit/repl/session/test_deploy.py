@@ -468,3 +468,22 @@ def test_a_dead_letter_topic_that_the_application_itself_reads_is_reported(
     app._finish_start()
     app.stop()
     assert [line.startswith("warning: app reads its own dead-letter topic in-dead") for line in said] == [True] * (reads != "another topic")
+
+
+def test_an_edit_warns_of_what_it_adds_as_a_deploy_does(session: SmallSession, cluster: SmallCluster) -> None:
+    """Only a deploy said it: an edit that reads the dead letters was applied without a word."""
+    cluster.create_topics([NewTopicSpec("in-dead", PARTITIONS)])
+    builder = summing()
+    app = session.deploy(builder, "app", config={**CONFIG, "errors.dead.letter.queue.topic.name": "in-dead"})
+    app._finish_start()
+    said: list[str] = []
+    session.client.report = said.append
+    letters = builder.stream("in-dead", key_serde="string", value_serde="string", name="letters")
+    app.edit(builder, dry_run=True)
+    assert said == []
+    app.apply(app.edit(builder, dry_run=True))
+    assert [line.partition(":")[2][:43] for line in said] == [" app reads its own dead-letter topic in-dead"[:43]], said
+    letters.select_key(lambda key, value: value, name="by-value").foreach(print)
+    app.edit(builder)
+    assert len(said) == 1, "what ran before is not said again"
+    app.stop()
