@@ -139,6 +139,15 @@ def test_every_node_shows_its_own_counts_over_pause_edit_and_another_kernel(
     assert counted(app)["kept"] == (3600, 1550)
     eventually(lambda: "3,620 records (100 since version 3), lag 0" in repr(app), True)
     app.stop()
+    # a deploy with an end, over the same records: it has a report then, and only then
+    builder = ks.StreamsBuilder()
+    builder.stream(f"{name}-orders", **TEXT).filter(lambda key, value: value != "even", name="kept").to(f"{name}-out", **TEXT)
+    bounded = session.deploy(builder, f"{name}-bounded", config={**config, "autostop.at": "eol"})
+    assert bounded.status == "stopped" or bounded.batch_report is None
+    assert bounded.wait(120, until=lambda app: app.status == "stopped")
+    report = bounded.batch_report
+    assert report is not None and (report.run, report.state, report.records_in, report.records_out) == (1, "finished", 3600, 1800)
+    assert sum(part.end - part.start for part in report.partitions) == 3600 and "3,600 records in" in repr(report)
     # another kernel
     with ks.Session(ClientSettings(broker.bootstrap_servers), directory=SessionDirectory(tmp_path / "other")) as other:
         found = other.attach(name, rich(name, keep=lambda key, value: False))
