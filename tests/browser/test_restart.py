@@ -89,6 +89,34 @@ def go_on_beside_the_failure(page: Any) -> None:
     until(page, "the last failure", lambda: "orders-0@3: key 'k'" in drawer.inner_text())
 
 
+def the_drawer_of_what_was_attached(page: Any, side: Any) -> None:
+    """Failure, source, records and rows of an application that an earlier kernel ran."""
+    side.locator('[data-key="shop/picture"]').click()
+    panel = page.locator(".jp-MainAreaWidget:visible .ks-panel").last
+    drawer = panel.locator(".drawer")
+    panel.locator('[data-node="topic:orders"]').first.click()
+    until(page, "the records", lambda: drawer.locator("tbody tr").count() == 4)
+    assert "<b>3</b>" in drawer.inner_text()
+    keep(page, "attached_topic")
+    panel.locator('[data-node="node:doubled"]').click()
+    until(page, "the drawer", lambda: "orders-0@3" in drawer.inner_text() and "go to cell" in drawer.inner_text())
+    said = drawer.inner_text()
+    assert 'a cell of another kernel, line 2: return order["price"] * 2' in said, said
+    assert "orders.map_values(lambda order: double(order), name='doubled')" in drawer.locator(".ks-source").inner_text()
+    keep(page, "attached_failure")
+    drawer.get_by_role("button", name="go to cell").click()
+    until(page, "the cell", lambda: "orders.map_values" in page.locator(".jp-Cell.jp-mod-active").inner_text())
+    side.locator('[data-key="shop/picture"]').click()
+    drawer.get_by_role("button", name="skip it").click()
+    drawer.get_by_role("button", name="yes").click()
+    until(page, "it runs", lambda: panel.get_attribute("data-status") == "running")
+    panel.locator('[data-node="store:counts"]').first.click()
+    until(page, "the row", lambda: drawer.locator("tbody tr").count() == 1 and "1" in drawer.locator("tbody tr").inner_text())
+    keep(page, "attached_store")
+    side.locator('[data-key="shop/stop"]').click()
+    until(page, "it stops", lambda: panel.get_attribute("data-status") == "stopped")
+
+
 @pytest.mark.slow  # tests/session attaches and removes after a kill, test_jupyterlab.py drives the panel
 def test_after_a_restart_the_side_panel_lists_attaches_and_removes(lab: tuple[str, Path], page: Any) -> None:
     address, folder = lab
@@ -113,6 +141,7 @@ def test_after_a_restart_the_side_panel_lists_attaches_and_removes(lab: tuple[st
     keep(page, "restart_side_panel")
     side.locator('[data-key="shop/attach"]').click()
     until(page, "attached", lambda: side.locator('[data-key="shop/resume"]').count() == 1)
+    the_drawer_of_what_was_attached(page, side)
     until(page, "it can be removed", lambda: side.locator('[data-key="shop/remove"]').count() == 1)
     side.locator('[data-key="shop/remove"]').click()
     until(page, "its list", lambda: "local state" in side.inner_text() and "topic" in side.inner_text())

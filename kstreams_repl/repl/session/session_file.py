@@ -157,6 +157,8 @@ class SessionFiles:
         self.trusted: set[tuple[str, int, str]] = set()
         """Application, number and hash of each version that was written here, or that a journal has confirmed. A cleanup deletes the
         journal; the versions before it stay those of this session."""
+        self.lines: dict[str, Mapping[str, Mapping[int, str]]] = {}
+        """`Program.lines` by the hash of the pickled topology, of what was written or loaded here."""
 
     def path(self, application: str) -> Path:
         """Return the path of an application's session file, whether or not it exists.

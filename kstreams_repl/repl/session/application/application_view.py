@@ -157,7 +157,7 @@ class ApplicationView(QueryView):
         if self.status != ApplicationState.FAILED:
             return None
         if isinstance(self._start_error, KStreamsError):
-            return self._start_error
+            return with_source(self._start_error)
         error = self._deployment.error
         return None if error is None else with_source(error)
 

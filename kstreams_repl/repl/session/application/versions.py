@@ -136,6 +136,7 @@ class VersionHistory:
         content = pack_topology(topology, program.lines)
         of_code = hashlib.sha256(canonical(tuple(sorted(code.items()))).encode()).hexdigest()
         closure = Closure(hashlib.sha256(content).hexdigest(), of_code, PYTHON)
+        self._files.lines[closure.digest] = program.lines
         saved = save_version(number, int(time.time() * 1000), program, description, config, closure)
         saved = replace(saved, migrated=tuple(migrated))
         last = self._saved[-1] if self._saved else None
@@ -173,9 +174,12 @@ class VersionHistory:
         return next((saved for saved in self._saved if saved.number == number), None)
 
     def program(self, number: int | None = None) -> Program:
-        """Return the source text of a version; None: of the present one."""
+        """Return the source text of a version, and its lines if it was written or loaded here; None: of the present one."""
         saved = self.saved(number) if number is not None else self._saved[-1] if self._saved else None
-        return Program("", ("its text",)) if saved is None else saved.topology_program
+        if saved is None:
+            return Program("", ("its text",))
+        closure = closure_of(saved)
+        return replace(saved.topology_program, lines={} if closure is None else self._files.lines.get(closure.digest, {}))
 
     def present(self, number: int) -> None:
         """Drop the versions after `number`: they were written to the file and never reached the journal."""
@@ -283,6 +287,7 @@ def _unpacked(files: SessionFiles, saved: SavedVersion, application: str) -> tup
         topology, lines = unpack_topology(content)
     except Exception as error:  # a module that it imports is missing, or has changed
         return None, f"{type(error).__name__}: {error}"
+    files.lines[closure.digest] = lines
     for file, texts in lines.items():
         if not linecache.getlines(file):  # a cell of another kernel
             shown = [""] * max(number + text.count("\n") for number, text in texts.items())

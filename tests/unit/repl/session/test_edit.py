@@ -10,9 +10,11 @@ import numpy
 import pytest
 
 from kstreams_repl.host.kafka.admin import NewTopicSpec
+from kstreams_repl.repl.session.application import journal_lookup
 from kstreams_repl.repl.session.application.versions import make_topology
 from kstreams_repl.repl.session.source import source_slice as program_module
 from kstreams_repl.repl.session.source.cell_history import CellHistory
+from kstreams_repl.system.errors import KStreamsError
 from tests.unit.repl.session.small_cluster import PARTITIONS, SmallCluster, SmallSession
 
 CELLS = """
@@ -184,3 +186,38 @@ def test_a_plan_and_the_versions_show_what_changed_in_the_code(notebook: Any) ->
         assert app.versions[1].diff(app.versions[0]).lines[:2] == ("--- mapped (version 1)", "+++ mapped (version 2)")
     finally:
         app.stop()
+
+
+def test_what_is_attached_shows_its_lines_whatever_made_its_version(notebook: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a skip or a rollback the drawer of a node was an empty box, and its error had no line (W8)."""
+    monkeypatch.setattr(journal_lookup, "journal_of", lambda client, name: notebook.cluster.journal)
+    notebook.run(CELLS)
+    notebook.run("app = session.deploy(builder, 'app')\napp._finish_start()")
+    app = notebook.space["app"]
+    notebook.run("plan = app.edit(builder.replace('mapped', lambda value: counted(value) + 1))")
+    app.rollback()
+    for _ in range(2):
+        app.stop()
+        for cell in range(1, notebook.cells + 1):
+            linecache.cache.pop(f"<cell {cell}>", None)
+        session = SmallSession(notebook.cluster, tmp_path)
+        app = session.attach("app")
+        origin = app.topology.node("mapped").origin
+        assert "source.map_values(lambda value: counted(value)" in linecache.getline(origin.file, origin.line)
+        # a version of the same text, as a skip makes it
+        config = app.config.with_(**{"repl.skip.records": "in-0@1"})
+        app._deployment.version = app._history.keep(app._history.program(), app.topology, config)
+        app.resume()
+    app.stop()
+    assert len(app.versions) == 4
+
+
+def test_the_error_of_an_application_that_failed_under_an_earlier_kernel_names_the_cell(notebook: Any) -> None:
+    notebook.run(CELLS)
+    notebook.run("app = session.deploy(builder, 'app')\napp._finish_start()")
+    app = notebook.space["app"]
+    app.stop()
+    app._start_error = KStreamsError("KeyError: 'price'\n  /tmp/ipykernel_17/42.py:3", user_line=("/tmp/ipykernel_17/42.py", 3, ""))
+    linecache.cache["/tmp/ipykernel_17/42.py"] = (0, None, ["\n", "\n", "order['price']\n"], "/tmp/ipykernel_17/42.py")
+    for _ in range(2):
+        assert app.error.message == "KeyError: 'price'\n  a cell of another kernel, line 3: order['price']"
