@@ -52,13 +52,16 @@ def without_changelogs(case: dict[str, Any]) -> dict[str, Any]:
     return {**case, "observe": observed, "expect": {**case["expect"], "trace": trace} if trace else case["expect"]}
 
 
+@pytest.mark.slow  # the default tests compare each case twice: exact, and as deployed, which uses LMDB, too
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 @pytest.mark.usefixtures("on_lmdb")
 def test_cases_on_lmdb_equal_the_jvm(path: Path) -> None:
     assert differences(path) == []
 
 
-@pytest.mark.parametrize("every_update", [False, True], ids=["suppressed", "every update"])
+@pytest.mark.parametrize(
+    "every_update", [pytest.param(False, id="suppressed"), pytest.param(True, id="every update", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("path", WITHOUT_DUMPS, ids=lambda path: path.stem)
 def test_cases_as_deployed_equal_the_jvm(path: Path, every_update: bool) -> None:
     """Loops over columns, stores in LMDB, the deployed record cache."""
