@@ -7,9 +7,9 @@ then the next one; with sliding windows, record by record.
 
 Actors: *groups* of sub-topologies that feed the same time-sensitive operators; a *low* for each task, the event time of its oldest
 record; *peers*, the other instances, which report their lows as of a commit, so that records in flight count. A partition at its end
-has no low. One whose next records are on their way holds the others with the last time that it had, for at most `_FETCH_SECONDS`;
-a peer without a report for `_PEER_SECONDS` is ignored. Without a time-sensitive operator behind a repartition there are no groups, and
-nothing is done. Design: docs/design/022-event-time-alignment.md.
+has no low. One whose next records are on their way holds the others with the last time that it had, for at most `_FETCH_SECONDS` in
+which the loop polled (a process that stood still has not waited); a peer without a report for `_PEER_SECONDS` is ignored. Without a
+time-sensitive operator behind a repartition there are no groups, and nothing is done. Design: docs/design/022-event-time-alignment.md.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from kstreams_repl.host.instance.tasks.active_task import ActiveTask
 from kstreams_repl.system.types import TaskId, TopicPartition
 
 UNKNOWN = -1
-_FETCH_SECONDS = 5.0
+_FETCH_SECONDS = 20.0
+_ROUND_SECONDS = 0.5
+"""Most of one round of the loop that counts as waiting for a fetch."""
 _PEER_SECONDS = 10.0
 _REPORT_SECONDS = 1.0
 _VISIBLE_SECONDS = 0.2
@@ -50,7 +52,9 @@ class _Group:
     """Partitions that were waited for too long."""
     peers_limit: int = NOTHING
     upstream_low: int = NOTHING
-    held_since: float | None = None
+    held: bool = False
+    waited: float = 0.0
+    """Seconds for which it has been held."""
 
 
 def _lowest(lows: Sequence[Sequence[int]], number: int) -> int:
@@ -85,7 +89,7 @@ class Alignment:
         self._reported: list[int] | None = None
         self._seen: deque[tuple[float, Sequence[int]]] = deque()
         """(monotonic time, lows of all instances by group), from the newest that is old enough on."""
-        self._reported_at = self._began = self._met_ends_at = -math.inf
+        self._reported_at = self._began = self._met_ends_at = self._round_at = -math.inf
 
     def add(self, task: ActiveTask) -> None:
         """Add a running task, if it belongs to a group."""
@@ -103,7 +107,7 @@ class Alignment:
         self._seen.clear()
         self._met_ends_at = -math.inf
         for group in self._groups:
-            group.held_since = None
+            group.held, group.waited = False, 0.0
             group.ignored.clear()
         self.exchange(now, in_flight=False, drained_at=-math.inf)
 
@@ -126,7 +130,7 @@ class Alignment:
     @property
     def is_held(self) -> bool:
         """Whether records wait for other tasks or instances."""
-        return any(group.held_since is not None for group in self._groups)
+        return any(group.held for group in self._groups)
 
     def wants_commit(self, seconds: float) -> bool:
         """Return whether to commit, `seconds` after the last commit, because other instances or groups may wait for it."""
@@ -139,6 +143,10 @@ class Alignment:
             in_flight: records were processed since the last commit; the lows as of that commit then hold on.
             drained_at: when a poll left no records in the client for the last time (monotonic seconds).
         """
+        for group in self._groups:
+            if group.held:
+                group.waited += min(now - self._round_at, _ROUND_SECONDS)
+        self._round_at = now
         ahead = self._upstream(now, drained_at)
         lows = [min(self._lowest(group), low) for group, low in zip(self._groups, ahead, strict=True)]
         if all(low == NOTHING for low in lows):
@@ -198,11 +206,9 @@ class Alignment:
         head = task.task.group.head_time
         if head is None or head < limit:
             return limit
-        now = time.monotonic()
-        if group.held_since is None:
-            group.held_since = now
-        elif now - group.held_since > _FETCH_SECONDS:
-            group.held_since = now
+        group.held = True
+        if group.waited > _FETCH_SECONDS:
+            group.waited = 0.0
             group.ignored.update(partition for partitions in group.fetching.values() for partition in partitions)
             limit = self._limit_now(group, task)
         return limit
@@ -232,7 +238,7 @@ class Alignment:
         else:
             group.fetching.pop(task.id, None)
         if processed:
-            group.held_since = None
+            group.held, group.waited = False, 0.0
 
     def _lowest(self, group: _Group) -> int:
         for name in list(group.fetching):

@@ -148,6 +148,37 @@ def test_a_partition_whose_fetch_does_not_arrive_holds_the_others_for_a_bounded_
     assert time.monotonic() - began >= 0.3
 
 
+@pytest.mark.parametrize("loop", [PollLoop, ThreadedPollLoop])
+def test_a_process_that_stood_still_has_not_waited_for_a_fetch(
+    loop: Callable[..., PollLoop], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other work on the machine, or SIGSTOP: the time was taken for the partition's, and most of its records came out late."""
+    monkeypatch.setattr(alignment, "_FETCH_SECONDS", 1.5)
+
+    class Stopping(Client):
+        """Stands still while the records of partition 1 are on their way."""
+
+        rounds = 0
+
+        def consume(self, count: int, seconds: float) -> list[Any]:
+            self.rounds += 1
+            if self.rounds == 20:
+                time.sleep(2.0)
+            return super().consume(count, seconds) if self.rounds == 1 or self.rounds > 25 else []
+
+        def poll(self, seconds: float) -> Any:
+            time.sleep(0.005)
+            self.rounds += 1
+            return super().poll(seconds) if self.rounds > 25 else None
+
+    times, outbox = [in_a_day(400, 0), in_a_day(400, 1)], Outbox()
+    plain = partition_after_partition(times)
+    client = Stopping(*plain.polls)
+    client.fetched = plain.fetched
+    assert run(instance_of(hourly(), client, partitions=2, outbox=outbox, num_processing_threads=2), 800, loop) is Signal.PAUSE
+    assert client.rounds > 25 and late(outbox) == 0
+
+
 def test_the_same_partition_holds_the_others_while_there_is_time() -> None:
     client = partition_after_partition([in_a_day(100, 0), []])
     client.fetched[TopicPartition("in", 1)] = 10
