@@ -176,10 +176,13 @@ def state_of(session: Session | None, left: Collection[LeftApplication] = ()) ->
     Args:
         left: applications in the session's directory that are not attached.
     """
+    applications = () if session is None or session.closed else tuple(session.applications.values())
+    attached = {app.name for app in applications}  # perhaps since the others were listed
     others = [
         {"name": one_line(item.name), "status": item.status, "standing": one_line(item.standing), "detached": item.detached,
          "driven": item.pid is not None, "error": item.error}
         for item in left
+        if item.name not in attached
     ]  # fmt: skip
     if session is None or session.closed:
         return {"session": None, "brokers": [], "topics": [], "stores": [], "applications": [], "left": others}
@@ -190,7 +193,6 @@ def state_of(session: Session | None, left: Collection[LeftApplication] = ()) ->
             state["topics"] = _topics(session)
         except KStreamsError as error:  # the other values can still be shown
             state["problem"] = clean_text(error.message)
-    applications = tuple(session.applications.values())
     state["stores"] = [_store_row(app, store, state) for app in applications for store in app.stores.values()]
     state["applications"] = [_application_row(app) for app in applications]
     return state

@@ -76,6 +76,16 @@ def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
     assert not gone
 
 
+TAUGHT = {"kstreams_repl.testing.recording", "kstreams_repl.engine.dsl.kip28"}
+"""Modules that a program of a user imports from; everything else is an attribute of `kstreams_repl`."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
+def test_a_page_teaches_no_internal_import(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert set(re.findall(r"^(?:>>> |\.\.\. )?(?:from|import) (kstreams_repl\.[\w.]+|kernel_ext)\b", text, re.MULTILINE)) <= TAUGHT
+
+
 @pytest.mark.parametrize("page", OPERATORS, ids=lambda page: page.stem)
 def test_an_operators_page_has_its_counterpart_its_semantics_and_an_example(page: Path) -> None:
     text = page.read_text(encoding="utf-8")

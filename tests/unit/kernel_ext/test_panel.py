@@ -20,6 +20,8 @@ from kernel_ext.panel import Panel
 from kernel_ext.side_panel import state_of
 from kernel_ext.subshells import handle_in_subshell
 from kstreams_repl.pictures.front_end import bundle
+from kstreams_repl.repl.session.application.state import ApplicationState
+from kstreams_repl.repl.session.left_applications import LeftApplication
 from kstreams_repl.system.errors import StateStoreError
 from tests.unit.kernel_ext.test_extension import run
 from tests.unit.kernel_ext.test_topo_edit import BUILD, CONFIG, cluster, shell  # noqa: F401 - fixtures
@@ -222,6 +224,14 @@ def test_a_store_that_cannot_be_counted_leaves_the_side_panel_the_rest(shell: In
     state = state_of(shell.user_ns["session"])
     assert [row["name"] for row in state["applications"]] == ["app"]
     assert [(row["name"], row["rows"]) for row in state["stores"]] == [("totals", None)] and "checksum" in state["problem"]
+
+
+def test_an_application_that_is_being_attached_is_listed_once(shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    """The others in the directory are listed before: for seconds the panel had it twice, attached and not attached."""
+    monkeypatch.setattr("kernel_ext.side_panel._application_row", lambda app: {"name": app.name})
+    left = [LeftApplication(name, ApplicationState.STOPPED, False, None, 0.0, "") for name in ("app", "other")]
+    state = state_of(shell.user_ns["session"], left)
+    assert [row["name"] for row in state["applications"]] == ["app"] and [row["name"] for row in state["left"]] == ["other"]
 
 
 def test_a_picture_that_stays_open_goes_on_with_what_is_deployed_anew(shell: InteractiveShell) -> None:  # noqa: F811

@@ -9,6 +9,7 @@ from kstreams_repl.engine.topology.nodes import Node, SourceNode
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.pictures.markup import one_line
 from kstreams_repl.pictures.picture import Mark
+from kstreams_repl.pictures.wording import counted
 from kstreams_repl.repl.session.application.read_only import ReadOnlyApplication
 from kstreams_repl.repl.session.topics.source_serdes import filled_in_serdes
 from kstreams_repl.repl.session.views.calls_view import call_lines, slow_lines
@@ -69,8 +70,8 @@ def overlay_of(app: ReadOnlyApplication) -> dict[str, Mark]:
         marks[f"node:{node.name}"] = Mark(state, lines, speed, lag)
     for builder in all_stores(app):
         rows = count_rows(app.config, app.topology, builder) if builder.on_disk(app.config["default.dsl.store"]) else None
-        counted = [] if rows is None else [f"{rows:,} rows"]
-        marks[f"store:{builder.name}"] = Mark("restoring" if restoring else None, (*counted, *([restoring] if restoring else [])))
+        known_rows = [] if rows is None else [counted(rows, "row")]
+        marks[f"store:{builder.name}"] = Mark("restoring" if restoring else None, (*known_rows, *([restoring] if restoring else [])))
     if error is not None and failed:
         marks[f"node:{failed}"] = Mark("failed", (one_line(error.message.splitlines()[0], limit=36),))
     return marks

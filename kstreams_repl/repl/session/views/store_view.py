@@ -8,6 +8,7 @@ from kstreams_repl.engine.stores.layers.codec import Codec
 from kstreams_repl.engine.stores.log.log_serdes import with_log_serdes
 from kstreams_repl.engine.topology.stores import StoreBuilder
 from kstreams_repl.pictures.picture import store_detail
+from kstreams_repl.pictures.wording import counted
 from kstreams_repl.repl.inspection.result import SqlResult
 from kstreams_repl.repl.inspection.sandbox import quote_identifier
 from kstreams_repl.repl.session.application.read_only import ReadOnlyApplication
@@ -138,7 +139,7 @@ class StoreView:
 
     def __repr__(self) -> str:
         count = self.count()
-        rows = "no state here" if count is None else f"~{count:,} rows"
+        rows = "no state here" if count is None else f"~{counted(count, 'row')}"
         return f"StoreView({self.name!r} of {self._application.name!r}, {store_detail(self._builder)}, {rows})"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
