@@ -161,15 +161,16 @@ def test_a_process_that_stood_still_has_not_waited_for_a_fetch(
         rounds = 0
 
         def consume(self, count: int, seconds: float) -> list[Any]:
-            self.rounds += 1
-            if self.rounds == 20:
-                time.sleep(2.0)
+            self._next_round()
             return super().consume(count, seconds) if self.rounds == 1 or self.rounds > 25 else []
 
         def poll(self, seconds: float) -> Any:
-            time.sleep(0.005)
-            self.rounds += 1
+            self._next_round()
             return super().poll(seconds) if self.rounds > 25 else None
+
+        def _next_round(self) -> None:
+            self.rounds += 1
+            time.sleep(2.0 if self.rounds == 20 else 0.005)
 
     times, outbox = [in_a_day(400, 0), in_a_day(400, 1)], Outbox()
     plain = partition_after_partition(times)
