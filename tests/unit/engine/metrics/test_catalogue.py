@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from kstreams_repl.engine.metrics.catalogue import SPECS, STATE, STATE_ID
+from kstreams_repl.engine.metrics.catalogue import SPECS, STATE, STATE_ID, STORE_CALLS
 from tests.unit.engine.metrics.contract import ABSENT, TAGS
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -56,10 +56,34 @@ def test_what_kafka_streams_does_not_know_has_a_prefix() -> None:
     assert all(name.startswith("repl-") for group, name in SPECS if (group, name) not in names)
 
 
+WORDS = {"avg": "mean", "min": "smallest", "max": "largest"}
+
+
+def table(group: str) -> str:
+    """The rows of a group on the page: a rate with its total, and a mean with its extremes, share one; so do the calls of a store."""
+    rows: dict[tuple[str, ...], list[tuple[str, str, str]]] = {}
+    for spec in SPECS.values():
+        if spec.group == group:
+            stem, _, kind = spec.name.rpartition("-")
+            text = spec.what.removesuffix(", per second") if kind == "rate" else spec.what.removeprefix(f"{WORDS.get(kind, '')} ")
+            call = stem.removesuffix("-latency")
+            if group == STATE and call in STORE_CALLS:
+                stem, text = "", re.sub(rf"\b(a )?{call}$", "each", text)
+            known = kind in ("rate", "total") or text != spec.what
+            row = (stem if known else spec.name, spec.level, text)
+            rows.setdefault(row, []).append((spec.name, spec.unit, WORDS.get(kind, "") if known else ""))
+    lines = []
+    for (_, level, text), metrics in rows.items():
+        names, units, words = (list(dict.fromkeys(column)) for column in zip(*metrics, strict=True))
+        said = f"{', '.join(words)} {text}".strip()
+        lines.append(f"| {', '.join(f'`{name}`' for name in names)} | {level} | {', '.join(units)} | {said} |")
+    return "\n".join(lines) + "\n"
+
+
 def test_the_page_lists_every_metric_with_its_unit_and_level() -> None:
     page = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
-    for spec in SPECS.values():
-        assert f"| `{spec.name}` | {spec.level} | {spec.unit} | {spec.what} |" in page, spec
+    for group in dict.fromkeys(spec.group for spec in SPECS.values()):
+        assert f"Group `{group}`" in page and table(group) in page, table(group)
     absent = page.partition("\n## What Kafka Streams has and this does not\n")[2]
     reasons = {why: names for names, why in re.findall(r"^\| (`.+`) \| (.+) \|$", absent, re.MULTILINE)}
     for (_, name), why in ABSENT.items():
