@@ -12,6 +12,7 @@ used: a source, a sink, a store's changelog. The registry's errors say nothing a
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -363,13 +364,15 @@ def client_of(registry: Settings) -> Any:
 
     settings = {name: value.reveal() if isinstance(value, Secret) else value for name, value in registry}
     try:
-        return SchemaRegistryClient.new_client({**_DEFAULTS, **_numbers(settings)})
+        client = SchemaRegistryClient.new_client({**_DEFAULTS, **_numbers(settings)})
     except (TypeError, ValueError) as error:
         raise ConfigError(
             f"the Schema Registry's client refuses its settings: {error}",
             hint="the names are those of confluent-kafka's SchemaRegistryClient: url, basic.auth.user.info, ssl.ca.location, …",
             key="schema.registry.url",
         ) from error
+    atexit.register(client.__exit__)  # its connections are closed with the process, not left open
+    return client
 
 
 def _numbers(settings: Mapping[str, Any]) -> dict[str, Any]:
