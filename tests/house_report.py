@@ -168,21 +168,6 @@ def imported(module: ast.Module, modules: set[str]) -> set[str]:
     return names & modules
 
 
-def in_cycles(imports: dict[str, set[str]]) -> int:
-    """Return how many modules can be reached from themselves."""
-
-    def reaches(start: str) -> bool:
-        seen: set[str] = set()
-        left = [*imports[start]]
-        while left:
-            if (name := left.pop()) not in seen:
-                seen.add(name)
-                left += imports[name]
-        return start in seen
-
-    return sum(map(reaches, imports))
-
-
 def floor_of(path: Path) -> str:
     parts = relative(path).split("/")
     return "/".join(parts[:2]) if len(parts) > 2 else parts[0]
@@ -209,7 +194,6 @@ def main() -> None:
         print(f"{count:7,} {floor}")
     print(f"{sum(count for floor, count in lines.items() if not floor.startswith('workshop')):7,} code lines in the wheel")
     print(f"{len(trees):7,} modules in {len(set(folders.values()))} folders, {len(arrows)} arrows between folders")
-    print(f"{in_cycles(imports):7,} modules in import cycles")
     classes = defaultdict(list)
     sizes = []
     stems = defaultdict(list)

@@ -1,6 +1,7 @@
 """Files that are replaced atomically, and locks of files (flock).
 
-All of the package use these, except `cli.bootstrap`, which runs before anything is installed.
+All of the package use these, except what runs without it: `cli.bootstrap`, before anything is installed, and the supervisor of the
+embedded broker.
 """
 
 from __future__ import annotations
