@@ -152,6 +152,7 @@ class SessionScripts(RuleBasedStateMachine):
         self.versions: list[Deployed] = []
         self.first = 0
         self.filed: list[Deployed] = []
+        self.foreign: list[Deployed] = []  # versions that an earlier kernel made, and rollbacks to them: no builder here goes back to them
         self.deployed: Deployed = {}
         self.state = "created"
         self.store_rows: dict[str, Rows] = {}
@@ -386,7 +387,8 @@ class SessionScripts(RuleBasedStateMachine):
             return
         before, present = self.versions[-2], self.versions[-1]
         earlier = self.app.versions[-2]
-        follows = self.notebook == self.deployed and self.app.definition is not None and earlier.code is not None
+        foreign = any(version is before for version in self.foreign)
+        follows = self.notebook == self.deployed and self.app.definition is not None and earlier.code is not None and not foreign
         number = self.app.versions[-1].number
         if isinstance(present, Converted):
             with pytest.raises(TopologyError, match="has converted the rows"):
@@ -404,6 +406,8 @@ class SessionScripts(RuleBasedStateMachine):
             if changed:
                 self.put_to_work(before)
                 self.catch_up_if_running()
+        if foreign and self.app.versions[-1].number != number:
+            self.foreign.append(self.versions[-1])
         if follows and not self.refused(before) and self.app.versions[-1].number != number:  # the builder is what runs
             self.notebook = dict(before)
             assert self.app.changes() is None
@@ -442,6 +446,7 @@ class SessionScripts(RuleBasedStateMachine):
             self.append("in-a", key, value)
         self.app._deployment.die(when)
         self.versions, self.first = self.versions[self.first :], 0  # earlier ones were cleaned up with their journal
+        self.foreign = [*self.versions, *self.filed]
         cells = dict(self.notebook)
         self.open_kernel()
         for branch in cells.values():
