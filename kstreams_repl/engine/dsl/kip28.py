@@ -16,7 +16,7 @@ from typing import Any
 from kstreams_repl.engine.dsl.builder import StreamsBuilder, TimestampExtractor
 from kstreams_repl.engine.dsl.kip28_processor import Processor, ProcessorContext, ProcessorDef, Supplier
 from kstreams_repl.engine.dsl.kstream import KStream
-from kstreams_repl.engine.dsl.streams.joinable_stream import KStreamWindowed
+from kstreams_repl.engine.dsl.streams.join_operators import KStreamWindowed
 from kstreams_repl.engine.topology.names import validate_name
 from kstreams_repl.engine.topology.partitions import DefaultPartitionGrouper, PartitionGrouper
 from kstreams_repl.engine.topology.topology import Topology

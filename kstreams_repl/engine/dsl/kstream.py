@@ -2,7 +2,8 @@
 `to_stream`.
 
 As in Kafka Streams' package `kstream`, these classes refer to each other, so they stand in one module. Every other operator of a class is
-inherited from a module that knows neither streams nor tables by name: it returns the caller's class (`Self`) or the table's (`TableT`).
+inherited from a group of methods, in a module that knows neither streams nor tables by name: it returns the caller's class (`Self`) or the
+table's (`TableT`). The groups stand side by side; each derives from `AbstractStream` alone.
 Each operator returns a new stream or table; nothing runs until the topology is deployed or driven. Functions take `(key, value)` unless
 stated otherwise. `name=` names the node; otherwise names are generated as in Kafka Streams.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, overload
 
-from kstreams_repl.engine.dsl.graph.call_log import logged
+from kstreams_repl.engine.dsl.graph.call_log import Handle, logged
 from kstreams_repl.engine.dsl.graph.graph_nodes import OperatorGraphNode
 from kstreams_repl.engine.dsl.graph.store_plans import table_store
 from kstreams_repl.engine.dsl.groupings.cogrouped import (
@@ -26,13 +27,16 @@ from kstreams_repl.engine.dsl.groupings.grouped_table import GroupedTable
 from kstreams_repl.engine.dsl.groupings.windowed_stream import SessionWindowedStream, TimeWindowedStream
 from kstreams_repl.engine.dsl.groupings.windows import AnyWindows, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 from kstreams_repl.engine.dsl.options import Materialized, materialized
+from kstreams_repl.engine.dsl.streams.async_operators import AsyncOperators
+from kstreams_repl.engine.dsl.streams.batch_operators import BatchOperators
 from kstreams_repl.engine.dsl.streams.branched import BranchedStream
-from kstreams_repl.engine.dsl.streams.joinable_stream import JoinableStream
+from kstreams_repl.engine.dsl.streams.join_operators import JoinOperators
 from kstreams_repl.engine.dsl.streams.sql_operators import SqlOperators
 from kstreams_repl.engine.dsl.streams.stream_base import check_callable, check_kind, first_known, serde_or_none
-from kstreams_repl.engine.dsl.streams.stream_operators import Predicate
-from kstreams_repl.engine.dsl.streams.table_files import TableFilesStream
-from kstreams_repl.engine.dsl.tables.joinable_table import JoinableTable
+from kstreams_repl.engine.dsl.streams.stream_operators import Predicate, StreamOperators
+from kstreams_repl.engine.dsl.streams.stream_topics import TopicOperators
+from kstreams_repl.engine.dsl.streams.table_files import TableFileOperators
+from kstreams_repl.engine.dsl.tables import foreign_key_joins, table_joins
 from kstreams_repl.engine.dsl.tables.table_operators import TableOperators
 from kstreams_repl.engine.dsl.tables.table_sources import SourceState
 from kstreams_repl.engine.operators.streams.stream_branch import StreamBranch
@@ -45,7 +49,9 @@ from kstreams_repl.system.durations import Millis
 from kstreams_repl.system.errors import TopologyError
 
 
-class KStream(JoinableStream, TableFilesStream, SqlOperators["KTable"]):
+class KStream(
+    StreamOperators, TopicOperators, JoinOperators, AsyncOperators, BatchOperators, SqlOperators["KTable"], TableFileOperators, Handle
+):
     """A stream of records. Get one from `StreamsBuilder.stream` or another stream or table.
 
     Example:
@@ -196,7 +202,7 @@ class KStream(JoinableStream, TableFilesStream, SqlOperators["KTable"]):
         return keyed._grouped(key_serde, first_known(value_serde, self.value_serde), name)
 
 
-class KTable(TableOperators, JoinableTable):
+class KTable(TableOperators, Handle):
     """The latest value per key, updated by every record; a None value means that the row does not exist (a tombstone). Get one from
     `StreamsBuilder.table`, an aggregate, `KStream.to_table`, or another table.
 
@@ -290,18 +296,184 @@ class KTable(TableOperators, JoinableTable):
             self._log, node.name, serde_or_none(key_serde), serde_or_none(value_serde), self._sources, node, topic_name=name
         )
 
+    @logged
+    def join(
+        self,
+        other: KTable,
+        joiner: Callable[..., Any],
+        *,
+        with_key: bool = False,
+        foreign_key: Callable[..., Any] | None = None,
+        foreign_key_with_key: bool = False,
+        partitioner: Callable[..., Any] | None = None,
+        other_partitioner: Callable[..., Any] | None = None,
+        store: str | Materialized | None = None,
+        name: str | None = None,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        caching: bool | None = None,
+        logging: bool | None = None,
+        history: Millis | None = None,
+        persistent: bool | None = None,
+        topic_config: Mapping[str, str] | None = None,
+    ) -> KTable:
+        """Inner join of rows by key, or by a foreign key: `joiner(value, other value)` returns the result's value.
+
+        Args:
+            other: the other table.
+            joiner: (value, other value) -> value, or (key, value, other value) -> value with `with_key=True`.
+            with_key: whether `joiner` takes the key too.
+            foreign_key: (value) -> the other table's key, or (key, value) with `foreign_key_with_key=True`; None joins by key.
+            foreign_key_with_key: whether `foreign_key` takes the key too.
+            partitioner, other_partitioner: foreign-key joins only: `(topic, key, None, partitions) -> partition` of this and of
+                the other table; None = by key.
+            store: name of a store for the result; or a `Materialized`.
+            name: name of the node; in a foreign-key join the prefix of all its nodes' and topics' names.
+            key_serde, value_serde, caching, logging, history, persistent, topic_config: options of the result's store, as in
+                `Materialized`; None = its default.
+
+        Raises:
+            TopologyError: the other side is not a table, or an argument of foreign-key joins is given without `foreign_key=`.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> prices = builder.table("prices", key_serde="string", value_serde="double")
+            >>> stock = builder.table("stock", key_serde="string", value_serde="long")
+            >>> worth = prices.join(stock, lambda price, pieces: price * pieces)
+        """
+        options = materialized(
+            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, history=history,
+            persistent=persistent, topic_config=topic_config,
+        )
+        return self._join(
+            "inner", other, joiner, options, name, with_key=with_key, foreign_key=foreign_key, foreign_key_with_key=foreign_key_with_key,
+            partitioner=partitioner, other_partitioner=other_partitioner,
+        )
+
+    @logged
+    def left_join(
+        self,
+        other: KTable,
+        joiner: Callable[..., Any],
+        *,
+        with_key: bool = False,
+        foreign_key: Callable[..., Any] | None = None,
+        foreign_key_with_key: bool = False,
+        partitioner: Callable[..., Any] | None = None,
+        other_partitioner: Callable[..., Any] | None = None,
+        store: str | Materialized | None = None,
+        name: str | None = None,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        caching: bool | None = None,
+        logging: bool | None = None,
+        history: Millis | None = None,
+        persistent: bool | None = None,
+        topic_config: Mapping[str, str] | None = None,
+    ) -> KTable:
+        """Join as `join` does, with a row for each row of this table; the other value is None if there is no match.
+
+        Args and errors as for `join`.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> prices = builder.table("prices", key_serde="string", value_serde="double")
+            >>> stock = builder.table("stock", key_serde="string", value_serde="long")
+            >>> worth = prices.left_join(stock, lambda price, pieces: price * (pieces or 0))
+        """
+        options = materialized(
+            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, history=history,
+            persistent=persistent, topic_config=topic_config,
+        )
+        return self._join(
+            "left", other, joiner, options, name, with_key=with_key, foreign_key=foreign_key, foreign_key_with_key=foreign_key_with_key,
+            partitioner=partitioner, other_partitioner=other_partitioner,
+        )
+
+    @logged
+    def outer_join(
+        self,
+        other: KTable,
+        joiner: Callable[..., Any],
+        *,
+        with_key: bool = False,
+        store: str | Materialized | None = None,
+        name: str | None = None,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        caching: bool | None = None,
+        logging: bool | None = None,
+        history: Millis | None = None,
+        persistent: bool | None = None,
+        topic_config: Mapping[str, str] | None = None,
+    ) -> KTable:
+        """Join by key as `join` does, with a row for each key of either table; a missing value is None.
+
+        Args and errors as for `join`.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> prices = builder.table("prices", key_serde="string", value_serde="double")
+            >>> stock = builder.table("stock", key_serde="string", value_serde="long")
+            >>> both = prices.outer_join(stock, lambda price, pieces: (price, pieces))
+        """
+        options = materialized(
+            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, history=history,
+            persistent=persistent, topic_config=topic_config,
+        )
+        return self._join("outer", other, joiner, options, name, with_key=with_key)
+
+    def _join(
+        self,
+        how: str,
+        other: KTable,
+        joiner: Callable[..., Any],
+        options: Materialized | None,
+        name: str | None,
+        *,
+        with_key: bool,
+        foreign_key: Callable[..., Any] | None = None,
+        foreign_key_with_key: bool = False,
+        partitioner: Callable[..., Any] | None = None,
+        other_partitioner: Callable[..., Any] | None = None,
+    ) -> KTable:
+        check_kind(other, type(self), f"{how} join of tables")
+        check_callable(joiner, "joiner", "join", "key, value, other" if with_key else "value, other")
+        if foreign_key is None:
+            if foreign_key_with_key or partitioner is not None or other_partitioner is not None:
+                raise TopologyError(
+                    "foreign_key_with_key=, partitioner= and other_partitioner= need foreign_key=",
+                    hint="foreign_key=lambda value: ... gives the other table's key",
+                )
+            return table_joins.join_tables(self, other, joiner, how, with_key, options, name)
+        check_callable(foreign_key, "foreign_key", "join", "key, value" if foreign_key_with_key else "value")
+        plan = foreign_key_joins.ForeignKeyPlan(
+            foreign_key,
+            joiner,
+            left_join=how == "left",
+            with_key=with_key,
+            extractor_with_key=foreign_key_with_key,
+            partitioner=partitioner,
+            other_partitioner=other_partitioner,
+            name=name,
+        )
+        return foreign_key_joins.join_by_foreign_key(self, other, plan, options or Materialized())
+
 
 class BranchedKStream(BranchedStream[KStream]):
     """Branches under construction; end with `default_branch()` or `no_default_branch()`, which return the streams by node name."""
 
 
-class KGroupedTable(GroupedTable[KTable]):
+class KGroupedTable(GroupedTable[KTable], Handle):
     """Rows by group; always downstream of a repartition topic that carries new and old values."""
 
     _table_type = KTable
 
 
-class KGroupedStream(GroupedStream[KTable]):
+class KGroupedStream(GroupedStream[KTable], Handle):
     """Records by key, ready to be counted, reduced, aggregated, windowed or cogrouped."""
 
     _table_type = KTable

@@ -21,7 +21,8 @@ from kstreams_repl.engine.dsl.groupings.windowed_stream import (
 )
 from kstreams_repl.engine.dsl.groupings.windows import AnyWindows, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
 from kstreams_repl.engine.dsl.options import Materialized, materialized
-from kstreams_repl.engine.dsl.streams.stream_base import TableT, check_callable, first_known
+from kstreams_repl.engine.dsl.streams.stream_base import check_callable, first_known
+from kstreams_repl.engine.dsl.tables.table_operators import TableT
 from kstreams_repl.engine.dsl.tables.table_sources import AggregateState, stored
 from kstreams_repl.engine.operators.aggregates.stream_aggregate import StreamAggregate
 from kstreams_repl.engine.operators.streams.pass_through import TablePassThrough

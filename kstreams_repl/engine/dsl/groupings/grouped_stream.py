@@ -7,10 +7,11 @@ from typing import Any, Generic
 
 from kstreams_repl.engine import serdes
 from kstreams_repl.engine.dsl.graph.call_log import BuildLog, logged
-from kstreams_repl.engine.dsl.graph.graph_nodes import GraphNode, OperatorGraphNode, RepartitionGraphNode
+from kstreams_repl.engine.dsl.graph.graph_nodes import GraphNode, OperatorGraphNode
 from kstreams_repl.engine.dsl.graph.store_plans import table_store
 from kstreams_repl.engine.dsl.options import Materialized, materialized, with_value_serde
-from kstreams_repl.engine.dsl.streams.stream_base import AbstractStream, TableT, check_callable, first_known
+from kstreams_repl.engine.dsl.streams.stream_base import AbstractStream, check_callable, first_known
+from kstreams_repl.engine.dsl.tables.table_operators import TableT
 from kstreams_repl.engine.dsl.tables.table_sources import AggregateState, stored
 from kstreams_repl.engine.operators.aggregates.stream_aggregate import StreamAggregate, StreamCount, StreamReduce
 from kstreams_repl.engine.operators.base import Operator
@@ -39,10 +40,8 @@ class GroupedStream(AbstractStream, Generic[TableT]):
         repartition_required: bool,
         topic_name: str | None,
     ) -> None:
-        super().__init__(log, name, key_serde, value_serde, sources, node)
-        self._repartition_required = repartition_required
+        super().__init__(log, name, key_serde, value_serde, sources, node, repartition_required=repartition_required)
         self._topic_name = topic_name
-        self._repartition_node: RepartitionGraphNode | None = None
 
     @logged
     def count(

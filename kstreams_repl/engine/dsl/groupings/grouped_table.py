@@ -13,7 +13,8 @@ from kstreams_repl.engine.dsl.graph.call_log import BuildLog, logged
 from kstreams_repl.engine.dsl.graph.graph_nodes import GraphNode, OperatorGraphNode, RepartitionGraphNode
 from kstreams_repl.engine.dsl.graph.store_plans import table_store
 from kstreams_repl.engine.dsl.options import Materialized, materialized, with_value_serde
-from kstreams_repl.engine.dsl.streams.stream_base import AbstractStream, TableT, check_callable, first_known
+from kstreams_repl.engine.dsl.streams.stream_base import AbstractStream, check_callable, first_known
+from kstreams_repl.engine.dsl.tables.table_operators import TableT
 from kstreams_repl.engine.dsl.tables.table_sources import AggregateState, stored
 from kstreams_repl.engine.operators.aggregates.aggregators import count_one, uncount_one, zero
 from kstreams_repl.engine.operators.aggregates.table_aggregate import TableAggregate, TableReduce
@@ -43,7 +44,6 @@ class GroupedTable(AbstractStream, Generic[TableT]):
     ) -> None:
         super().__init__(log, name, key_serde, value_serde, sources, node)
         self._topic_name = topic_name
-        self._repartition_node: RepartitionGraphNode | None = None
 
     @logged
     def count(

@@ -11,7 +11,8 @@ from kstreams_repl.engine.dsl.graph.store_plans import windowed_store
 from kstreams_repl.engine.dsl.groupings.grouped_stream import AGGREGATE, REDUCE, GroupedStream
 from kstreams_repl.engine.dsl.groupings.windows import AnyWindows, SessionWindows, SlidingWindows, UnlimitedWindows
 from kstreams_repl.engine.dsl.options import EmitStrategy, Materialized, materialized, with_value_serde
-from kstreams_repl.engine.dsl.streams.stream_base import TableT, check_callable, first_known
+from kstreams_repl.engine.dsl.streams.stream_base import check_callable, first_known
+from kstreams_repl.engine.dsl.tables.table_operators import TableT
 from kstreams_repl.engine.operators.aggregates.aggregators import Aggregator, add_counts, count_one, nothing, reducing, zero
 from kstreams_repl.engine.operators.aggregates.stream_session_window_aggregate import StreamSessionWindowAggregate
 from kstreams_repl.engine.operators.aggregates.stream_sliding_window_aggregate import StreamSlidingWindowAggregate

@@ -11,8 +11,7 @@ from typing import Any, Self, Unpack
 from kstreams_repl.engine import serdes
 from kstreams_repl.engine.dsl.graph.call_log import logged
 from kstreams_repl.engine.dsl.graph.graph_nodes import OperatorGraphNode
-from kstreams_repl.engine.dsl.streams.stream_base import check_callable, serde_or_none
-from kstreams_repl.engine.dsl.streams.stream_topics import TopicOperators
+from kstreams_repl.engine.dsl.streams.stream_base import AbstractStream, check_callable, serde_or_none
 from kstreams_repl.engine.operators.streams.async_options import AsyncArguments, async_options
 from kstreams_repl.engine.operators.streams.stream_async import PENDING, WAITING, AsyncKind, StreamAsync
 from kstreams_repl.engine.topology.connected_stores import store_names
@@ -20,7 +19,7 @@ from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
 from kstreams_repl.system.errors import TopologyError
 
 
-class AsyncOperators(TopicOperators):
+class AsyncOperators(AbstractStream):
     """The operators of `KStream` that call functions outside the task's thread."""
 
     @logged
@@ -134,7 +133,7 @@ class AsyncOperators(TopicOperators):
             >>> doubled = words.process_async(twice, name="twice")
         """
         node = self._call(AsyncKind.PROCESS, processor, name, options, stores=stores)
-        return type(self)(self._log, node.name, None, None, self._sources, node, repartition_required=True)
+        return self._after(node, None, None, key_changing=True)
 
     @logged
     def process_values_async(
@@ -198,10 +197,6 @@ class AsyncOperators(TopicOperators):
         node.value_changing = kind is not AsyncKind.FILTER
         self._graph.add(self._node, node)
         return node
-
-    def _after(self, node: OperatorGraphNode, key_serde: Any, value_serde: Any) -> Self:
-        required = self._repartition_required
-        return type(self)(self._log, node.name, key_serde, value_serde, self._sources, node, repartition_required=required)
 
 
 def _check_processor(kind: AsyncKind, processor: Any) -> None:

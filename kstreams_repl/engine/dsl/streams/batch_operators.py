@@ -7,13 +7,12 @@ from typing import Any, Self
 
 from kstreams_repl.engine import serdes
 from kstreams_repl.engine.dsl.graph.call_log import logged
-from kstreams_repl.engine.dsl.streams.async_operators import AsyncOperators
 from kstreams_repl.engine.dsl.streams.stream_base import AbstractStream, check_callable
 from kstreams_repl.engine.operators.batches.record_columns import Fields, declared, kind_of
 from kstreams_repl.engine.operators.batches.stream_map_batches import StreamMapBatches
 
 
-class BatchOperators(AsyncOperators):
+class BatchOperators(AbstractStream):
     """`KStream.map_batches`."""
 
     @logged

@@ -8,13 +8,12 @@ from typing import Any, Generic, Self, TypeVar
 from kstreams_repl.engine.dsl.graph.call_log import BuildLog, Handle, logged
 from kstreams_repl.engine.dsl.graph.graph_nodes import OperatorGraphNode
 from kstreams_repl.engine.dsl.options import Branched
-from kstreams_repl.engine.dsl.streams.stream_base import check_callable, check_kind
-from kstreams_repl.engine.dsl.streams.stream_operators import StreamOperators
+from kstreams_repl.engine.dsl.streams.stream_base import AbstractStream, check_callable, check_kind
 from kstreams_repl.engine.operators.streams.pass_through import PassThrough
 from kstreams_repl.engine.operators.streams.stream_branch import StreamBranch
 from kstreams_repl.engine.topology.names import validate_name
 
-StreamT = TypeVar("StreamT", bound=StreamOperators)
+StreamT = TypeVar("StreamT", bound=AbstractStream)
 
 
 class BranchedStream(Handle, Generic[StreamT]):
@@ -96,15 +95,7 @@ class BranchedStream(Handle, Generic[StreamT]):
         graph.new_processor_name(name)  # consumes a number, as in Kafka Streams
         node = OperatorGraphNode(name, graph.here(), PassThrough())
         graph.add(self._splitter, node)
-        stream = type(source)(
-            self._log,
-            name,
-            source.key_serde,
-            source.value_serde,
-            source._sources,
-            node,
-            repartition_required=source._repartition_required,
-        )
+        stream = source._after(node, source.key_serde, source.value_serde)
         if branched.with_function is not None:
             result = branched.with_function(stream)
             if result is not None:

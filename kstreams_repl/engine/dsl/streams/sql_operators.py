@@ -11,7 +11,7 @@ from kstreams_repl.engine.dsl.graph.call_log import logged
 from kstreams_repl.engine.dsl.groupings.grouped_stream import AGGREGATE, GroupedStream
 from kstreams_repl.engine.dsl.options import Materialized, materialized, with_value_serde
 from kstreams_repl.engine.dsl.streams.batch_operators import column_types
-from kstreams_repl.engine.dsl.streams.stream_operators import StreamOperators
+from kstreams_repl.engine.dsl.streams.stream_base import AbstractStream
 from kstreams_repl.engine.dsl.tables.table_operators import TableOperators
 from kstreams_repl.engine.operators.aggregates.aggregators import nothing
 from kstreams_repl.engine.operators.batches.stream_sql import StreamSql
@@ -23,7 +23,7 @@ T = TypeVar("T", bound=TableOperators)
 _PREFIX = "KSTREAM-SQL-"
 
 
-class SqlOperators(StreamOperators, Generic[T]):
+class SqlOperators(AbstractStream, Generic[T]):
     """`KStream.sql`."""
 
     @overload

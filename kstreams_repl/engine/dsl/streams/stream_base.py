@@ -1,23 +1,27 @@
-"""What streams, tables and groupings have in common: a name, serdes, their sources, a graph node."""
+"""What streams, tables and groupings have in common: a name, serdes, their sources, a graph node, and how an operator is added."""
 
 from __future__ import annotations
 
 import inspect
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from kstreams_repl.engine import serdes
-from kstreams_repl.engine.dsl.graph.call_log import BuildLog, Handle
-from kstreams_repl.engine.dsl.graph.graph_nodes import GraphNode
-from kstreams_repl.engine.dsl.tables.table_sources import TableState
+from kstreams_repl.engine.dsl.graph.call_log import BuildLog
+from kstreams_repl.engine.dsl.graph.graph_builder import GraphBuilder
+from kstreams_repl.engine.dsl.graph.graph_nodes import GraphNode, OperatorGraphNode, RepartitionGraphNode
+from kstreams_repl.engine.operators.base import Operator
 from kstreams_repl.engine.topology.checks import refuse_async
+from kstreams_repl.engine.topology.stores import StoreBuilder
 from kstreams_repl.system.errors import TopologyError
 
 A = TypeVar("A")
-TableT = TypeVar("TableT", bound="AbstractTable")
 
 
-class AbstractStream(Handle):
+class AbstractStream:
     """The output of a node, to which further operators can be attached.
+
+    The methods of `KStream` and `KTable` stand in groups by theme, each a direct subclass of this class. The classes that unite the groups
+    also derive from `Handle`: what the call log needs of an object that the user holds.
 
     Attributes:
         name: name of the node whose output this is.
@@ -25,7 +29,15 @@ class AbstractStream(Handle):
     """
 
     def __init__(
-        self, log: BuildLog, name: str, key_serde: Any, value_serde: Any, sources: frozenset[str], node: GraphNode
+        self,
+        log: BuildLog,
+        name: str,
+        key_serde: Any,
+        value_serde: Any,
+        sources: frozenset[str],
+        node: GraphNode,
+        *,
+        repartition_required: bool = False,
     ) -> None:
         self._log = log
         self.name = name
@@ -33,6 +45,12 @@ class AbstractStream(Handle):
         self.value_serde = value_serde
         self._sources = sources
         self._node = node
+        self._repartition_required = repartition_required
+        self._repartition_node: RepartitionGraphNode | None = None
+
+    @property
+    def _graph(self) -> GraphBuilder:
+        return self._log.graph
 
     def _copartition_with(self, *others: AbstractStream) -> frozenset[str]:
         """Require co-partitioning with others; returns the sources of all."""
@@ -44,40 +62,54 @@ class AbstractStream(Handle):
         """Return the serdes for the user's arguments; those of this stream where None is given."""
         return first_known(serde_or_none(key_serde), self.key_serde), first_known(serde_or_none(value_serde), self.value_serde)
 
+    def _put(
+        self,
+        operator: Operator,
+        prefix: str,
+        name: str | None,
+        *,
+        key_serde: Any = None,
+        value_serde: Any = None,
+        key_changing: bool = False,
+        value_changing: bool = False,
+    ) -> Self:
+        """Add a stateless operator downstream of this stream."""
+        node = OperatorGraphNode(self._graph.name_or_generate(name, prefix), self._graph.here(), operator)
+        node.key_changing = key_changing
+        node.value_changing = value_changing
+        self._graph.add(self._node, node)
+        return self._after(node, key_serde, value_serde, key_changing=key_changing)
+
+    def _after(self, node: GraphNode, key_serde: Any, value_serde: Any, *, key_changing: bool = False) -> Self:
+        """Return the output of a node downstream of this stream."""
+        required = self._repartition_required or key_changing
+        return type(self)(self._log, node.name, key_serde, value_serde, self._sources, node, repartition_required=required)
+
+    def _put_with_store(
+        self, operator: Operator, node_name: str, store: StoreBuilder, *, key_serde: Any = None, value_serde: Any = None
+    ) -> tuple[OperatorGraphNode, frozenset[str]]:
+        """Add an operator and the store that it owns, downstream of a repartition if the key may have changed.
+
+        Args:
+            operator: reads its store by the name in `store`.
+            node_name: name of the node, of `name_or_generate`.
+            store: the store.
+            key_serde, value_serde: serdes of the repartition topic.
+
+        Returns:
+            The node, and the names of its sources: what the stream or table downstream of it is made of.
+        """
+        graph, parent, sources = self._graph, self._node, self._sources
+        if self._repartition_required:
+            repartition = graph.new_repartition(node_name, key_serde=key_serde, value_serde=value_serde)
+            graph.add(parent, repartition)
+            parent, sources = repartition, frozenset((repartition.name,))
+        node = OperatorGraphNode(node_name, graph.here(), operator, store=store)
+        graph.add(parent, node)
+        return node, sources
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name})"
-
-
-class AbstractTable(AbstractStream):
-    """The output of a node that is a table."""
-
-    def __init__(
-        self,
-        log: BuildLog,
-        name: str,
-        key_serde: Any,
-        value_serde: Any,
-        sources: frozenset[str],
-        node: GraphNode,
-        state: TableState,
-        queryable: str | None,
-    ) -> None:
-        super().__init__(log, name, key_serde, value_serde, sources, node)
-        self._state = state
-        self._queryable = queryable
-
-    @property
-    def queryable_store_name(self) -> str | None:
-        """Return the name of the store to query; None unless the table has a store that was given a name.
-
-        Example:
-            >>> import kstreams_repl as ks
-            >>> builder = ks.StreamsBuilder()
-            >>> prices = builder.table("prices", key_serde="string", value_serde="double")
-            >>> builder.table("rates", store="rates").queryable_store_name
-            'rates'
-        """
-        return self._queryable
 
 
 def serde_or_none(serde: Any) -> Any:

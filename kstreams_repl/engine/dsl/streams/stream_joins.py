@@ -18,9 +18,9 @@ from kstreams_repl.engine.dsl.graph.graph_nodes import (
 )
 from kstreams_repl.engine.dsl.graph.store_plans import join_store, outer_join_store
 from kstreams_repl.engine.dsl.groupings.windows import JoinWindows
-from kstreams_repl.engine.dsl.streams.stream_base import AbstractTable, check_callable, check_kind, first_known, serde_or_none
-from kstreams_repl.engine.dsl.streams.stream_operators import StreamOperators
+from kstreams_repl.engine.dsl.streams.stream_base import AbstractStream, check_callable, check_kind, first_known, serde_or_none
 from kstreams_repl.engine.dsl.tables.global_ktable import GlobalKTable
+from kstreams_repl.engine.dsl.tables.table_operators import TableOperators
 from kstreams_repl.engine.dsl.tables.table_sources import stores_read
 from kstreams_repl.engine.operators.joins.stream_global_table_join import StreamGlobalTableJoin
 from kstreams_repl.engine.operators.joins.stream_join_window import StreamJoinWindow
@@ -34,7 +34,7 @@ from kstreams_repl.system.durations import as_millis
 from kstreams_repl.system.errors import TopologyError
 
 Joiner = Callable[..., Any]
-StreamT = TypeVar("StreamT", bound=StreamOperators)
+StreamT = TypeVar("StreamT", bound=AbstractStream)
 
 
 def join(
@@ -54,7 +54,7 @@ def join(
         )
     if windows is not None:
         raise TopologyError(f"a join with a table takes no windows, got {windows}", hint="leave windows out")
-    if isinstance(other, AbstractTable):
+    if isinstance(other, TableOperators):
         _refuse_others(options, ("grace", "key_serde", "value_serde", "name"), "join with a table")
         return join_table(left, other, joiner, how == "left", with_key, options)
     if isinstance(other, GlobalKTable):
@@ -226,7 +226,7 @@ def repartition_for_join(stream: StreamT, topic_name: str, key_serde: Any, value
     return type(stream)(stream._log, shared.name, node.key_serde, node.value_serde, frozenset((shared.name,)), shared)
 
 
-def join_table(left: StreamT, table: AbstractTable, joiner: Joiner, left_join: bool, with_key: bool, options: dict[str, Any]) -> StreamT:
+def join_table(left: StreamT, table: TableOperators, joiner: Joiner, left_join: bool, with_key: bool, options: dict[str, Any]) -> StreamT:
     """Look up the current row of each record's key or, with grace, the row as of the record's time."""
     graph, name = left._graph, options.get("name")
     key, value = serde_or_none(options.get("key_serde")), serde_or_none(options.get("value_serde"))
@@ -307,6 +307,4 @@ def join_global_table(
     )
     node.relaxed_null_key = left_join
     graph.add(left._node, node)
-    return type(left)(
-        left._log, node_name, left.key_serde, None, left._sources, node, repartition_required=left._repartition_required
-    )
+    return left._after(node, left.key_serde, None)

@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Self
 
-from kstreams_repl.engine.dsl.graph.call_log import BuildLog, logged
-from kstreams_repl.engine.dsl.graph.graph_nodes import (
-    GraphNode,
-    OperatorGraphNode,
-    RepartitionGraphNode,
-)
+from kstreams_repl.engine.dsl.graph.call_log import logged
+from kstreams_repl.engine.dsl.graph.graph_nodes import OperatorGraphNode
 from kstreams_repl.engine.dsl.kip28_processor import adapted
 from kstreams_repl.engine.dsl.streams.stream_base import AbstractStream, check_callable, check_kind
 from kstreams_repl.engine.operators.base import Operator
@@ -26,7 +22,6 @@ from kstreams_repl.engine.operators.streams.stream_select_key import StreamSelec
 from kstreams_repl.engine.topology.checks import refuse_async
 from kstreams_repl.engine.topology.connected_stores import store_names, supplied_stores
 from kstreams_repl.engine.topology.names import validate_name
-from kstreams_repl.engine.topology.stores import StoreBuilder
 from kstreams_repl.system.errors import TopologyError
 
 Predicate = Callable[[Any, Any], Any]
@@ -34,21 +29,6 @@ Predicate = Callable[[Any, Any], Any]
 
 class StreamOperators(AbstractStream):
     """The operators of `KStream` that need no other kind of stream or table."""
-
-    def __init__(
-        self,
-        log: BuildLog,
-        name: str,
-        key_serde: Any,
-        value_serde: Any,
-        sources: frozenset[str],
-        node: GraphNode,
-        *,
-        repartition_required: bool = False,
-    ) -> None:
-        super().__init__(log, name, key_serde, value_serde, sources, node)
-        self._repartition_required = repartition_required
-        self._repartition_node: RepartitionGraphNode | None = None
 
     @logged
     def filter(self, predicate: Predicate, *, name: str | None = None) -> Self:
@@ -323,7 +303,7 @@ class StreamOperators(AbstractStream):
         """
         supplier = adapted(supplier)
         node = self._process(ProcessorOperator(self._checked(supplier, "process")), supplier, "KSTREAM-PROCESSOR-", stores, name)
-        return type(self)(self._log, node.name, None, None, self._sources, node, repartition_required=True)
+        return self._after(node, None, None, key_changing=True)
 
     @logged
     def process_values(self, supplier: Callable[[], Any], *, stores: Iterable[str] = (), name: str | None = None) -> Self:
@@ -349,9 +329,7 @@ class StreamOperators(AbstractStream):
         """
         operator = FixedKeyProcessorOperator(self._checked(supplier, "process_values"))
         node = self._process(operator, supplier, "KSTREAM-PROCESSVALUES-", stores, name)
-        return type(self)(
-            self._log, node.name, self.key_serde, None, self._sources, node, repartition_required=self._repartition_required
-        )
+        return self._after(node, self.key_serde, None)
 
     def _process(self, operator: Operator, supplier: Any, prefix: str, stores: Iterable[str], name: str | None) -> OperatorGraphNode:
         node_name = self._graph.new_processor_name(prefix) if name is None else validate_name(name, "node")
@@ -370,45 +348,3 @@ class StreamOperators(AbstractStream):
             )
         refuse_async(supplier, "supplier", operator)
         return supplier  # type: ignore[no-any-return]
-
-    def _put(
-        self,
-        operator: Operator,
-        prefix: str,
-        name: str | None,
-        *,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        key_changing: bool = False,
-        value_changing: bool = False,
-    ) -> Self:
-        """Add a stateless operator downstream of this stream."""
-        node = OperatorGraphNode(self._graph.name_or_generate(name, prefix), self._graph.here(), operator)
-        node.key_changing = key_changing
-        node.value_changing = value_changing
-        self._graph.add(self._node, node)
-        required = self._repartition_required or key_changing
-        return type(self)(self._log, node.name, key_serde, value_serde, self._sources, node, repartition_required=required)
-
-    def _put_with_store(
-        self, operator: Operator, node_name: str, store: StoreBuilder, *, key_serde: Any = None, value_serde: Any = None
-    ) -> tuple[OperatorGraphNode, frozenset[str]]:
-        """Add an operator and the store that it owns, downstream of a repartition if the key may have changed.
-
-        Args:
-            operator: reads its store by the name in `store`.
-            node_name: name of the node, of `name_or_generate`.
-            store: the store.
-            key_serde, value_serde: serdes of the repartition topic.
-
-        Returns:
-            The node, and the names of its sources: what the stream or table downstream of it is made of.
-        """
-        graph, parent, sources = self._graph, self._node, self._sources
-        if self._repartition_required:
-            repartition = graph.new_repartition(node_name, key_serde=key_serde, value_serde=value_serde)
-            graph.add(parent, repartition)
-            parent, sources = repartition, frozenset((repartition.name,))
-        node = OperatorGraphNode(node_name, graph.here(), operator, store=store)
-        graph.add(parent, node)
-        return node, sources

@@ -7,13 +7,12 @@ from typing import Any, Self
 
 from kstreams_repl.engine.dsl.graph.call_log import logged
 from kstreams_repl.engine.dsl.graph.graph_nodes import Consumed, SinkGraphNode, SourceGraphNode
-from kstreams_repl.engine.dsl.streams.stream_base import check_callable
-from kstreams_repl.engine.dsl.streams.stream_operators import StreamOperators
+from kstreams_repl.engine.dsl.streams.stream_base import AbstractStream, check_callable
 from kstreams_repl.engine.topology.names import validate_name
 from kstreams_repl.system.errors import TopologyError
 
 
-class TopicOperators(StreamOperators):
+class TopicOperators(AbstractStream):
     """The operators of `KStream` that send its records to a topic."""
 
     @logged

@@ -23,7 +23,7 @@ _TYPES = {
 """By serde: the type of the one column of its values."""
 
 
-class TableFilesStream(AbstractStream):
+class TableFileOperators(AbstractStream):
     """The part of `KStream` that writes tables."""
 
     @logged

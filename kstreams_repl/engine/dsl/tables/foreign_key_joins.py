@@ -20,7 +20,8 @@ from kstreams_repl.engine.dsl.graph.graph_nodes import (
 )
 from kstreams_repl.engine.dsl.graph.store_plans import table_store
 from kstreams_repl.engine.dsl.options import Materialized
-from kstreams_repl.engine.dsl.streams.stream_base import TableT, first_known
+from kstreams_repl.engine.dsl.streams.stream_base import first_known
+from kstreams_repl.engine.dsl.tables.table_operators import TableT
 from kstreams_repl.engine.dsl.tables.table_sources import SourceState, stores_read
 from kstreams_repl.engine.operators.foreign_key.foreign_key_foreign_table_join import ForeignTableJoin
 from kstreams_repl.engine.operators.foreign_key.foreign_key_response_join import ResponseJoin

@@ -8,7 +8,8 @@ from typing import Any
 from kstreams_repl.engine.dsl.graph.graph_nodes import JoinSide, TableTableJoinGraphNode
 from kstreams_repl.engine.dsl.graph.store_plans import table_store
 from kstreams_repl.engine.dsl.options import Materialized
-from kstreams_repl.engine.dsl.streams.stream_base import TableT, first_known
+from kstreams_repl.engine.dsl.streams.stream_base import first_known
+from kstreams_repl.engine.dsl.tables.table_operators import TableT
 from kstreams_repl.engine.dsl.tables.table_sources import JoinState, stores_read
 from kstreams_repl.engine.operators.joins.table_table_join import TableJoinKind, TableTableJoin, TableTableJoinMerger
 from kstreams_repl.engine.topology.names import validate_name

@@ -7,13 +7,13 @@ from its parent's.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
-from kstreams_repl.engine.dsl.graph.call_log import logged
+from kstreams_repl.engine.dsl.graph.call_log import BuildLog, logged
 from kstreams_repl.engine.dsl.graph.graph_nodes import GraphNode, OperatorGraphNode, SuppressGraphNode
 from kstreams_repl.engine.dsl.graph.store_plans import table_store
 from kstreams_repl.engine.dsl.options import Materialized, Suppressed, materialized
-from kstreams_repl.engine.dsl.streams.stream_base import AbstractTable, check_callable, check_kind, first_known
+from kstreams_repl.engine.dsl.streams.stream_base import AbstractStream, check_callable, check_kind, first_known
 from kstreams_repl.engine.dsl.tables.table_sources import (
     Derived,
     SuppressState,
@@ -34,9 +34,39 @@ from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
 from kstreams_repl.system.durations import Millis
 from kstreams_repl.system.errors import TopologyError
 
+TableT = TypeVar("TableT", bound="TableOperators")
 
-class TableOperators(AbstractTable):
+
+class TableOperators(AbstractStream):
     """The operators of `KTable` that need no other kind of stream or table."""
+
+    def __init__(
+        self,
+        log: BuildLog,
+        name: str,
+        key_serde: Any,
+        value_serde: Any,
+        sources: frozenset[str],
+        node: GraphNode,
+        state: TableState,
+        queryable: str | None,
+    ) -> None:
+        super().__init__(log, name, key_serde, value_serde, sources, node)
+        self._state = state
+        self._queryable = queryable
+
+    @property
+    def queryable_store_name(self) -> str | None:
+        """Return the name of the store to query; None unless the table has a store that was given a name.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> builder = ks.StreamsBuilder()
+            >>> prices = builder.table("prices", key_serde="string", value_serde="double")
+            >>> builder.table("rates", store="rates").queryable_store_name
+            'rates'
+        """
+        return self._queryable
 
     @logged
     def filter(

@@ -11,16 +11,16 @@ from typing import Any, Generic, Self, TypeVar, overload
 from kstreams_repl.engine.dsl.graph.call_log import logged
 from kstreams_repl.engine.dsl.groupings.windows import JoinWindows
 from kstreams_repl.engine.dsl.streams import stream_joins
-from kstreams_repl.engine.dsl.streams.batch_operators import BatchOperators
-from kstreams_repl.engine.dsl.streams.stream_base import AbstractTable, check_kind
+from kstreams_repl.engine.dsl.streams.stream_base import AbstractStream, check_kind
 from kstreams_repl.engine.dsl.tables.global_ktable import GlobalKTable
+from kstreams_repl.engine.dsl.tables.table_operators import TableOperators
 from kstreams_repl.system.durations import Millis, as_millis
 
 Joiner = Callable[..., Any]
-StreamT = TypeVar("StreamT", bound="JoinableStream")
+StreamT = TypeVar("StreamT", bound="JoinOperators")
 
 
-class JoinableStream(BatchOperators):
+class JoinOperators(AbstractStream):
     """The joins of `KStream`."""
 
     @overload
@@ -31,7 +31,7 @@ class JoinableStream(BatchOperators):
     ) -> Self: ...
     @overload
     def join(
-        self, other: AbstractTable, joiner: Joiner, *, with_key: bool = False, name: str | None = None, grace: Millis | None = None,
+        self, other: TableOperators, joiner: Joiner, *, with_key: bool = False, name: str | None = None, grace: Millis | None = None,
         key_serde: Any = None, value_serde: Any = None,
     ) -> Self: ...
     @overload
@@ -41,7 +41,7 @@ class JoinableStream(BatchOperators):
     @logged
     def join(
         self,
-        other: Self | AbstractTable | GlobalKTable,
+        other: Self | TableOperators | GlobalKTable,
         joiner: Joiner,
         windows: JoinWindows | None = None,
         *,
@@ -100,7 +100,7 @@ class JoinableStream(BatchOperators):
     ) -> Self: ...
     @overload
     def left_join(
-        self, other: AbstractTable, joiner: Joiner, *, with_key: bool = False, name: str | None = None, grace: Millis | None = None,
+        self, other: TableOperators, joiner: Joiner, *, with_key: bool = False, name: str | None = None, grace: Millis | None = None,
         key_serde: Any = None, value_serde: Any = None,
     ) -> Self: ...
     @overload
@@ -110,7 +110,7 @@ class JoinableStream(BatchOperators):
     @logged
     def left_join(
         self,
-        other: Self | AbstractTable | GlobalKTable,
+        other: Self | TableOperators | GlobalKTable,
         joiner: Joiner,
         windows: JoinWindows | None = None,
         *,
