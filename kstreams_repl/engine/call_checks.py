@@ -18,6 +18,7 @@ from kstreams_repl.engine.config import is_key
 from kstreams_repl.system.errors import CallError, KStreamsError, did_you_mean
 
 C = TypeVar("C", bound=type)
+F = TypeVar("F", bound=Callable[..., Any])
 _KINDS: dict[str, tuple[type, ...]] = {"str": (str,), "int": (Integral,), "float": (Real,), "bool": (bool,), "None": (type(None),)}
 
 
@@ -27,6 +28,22 @@ def checked_calls(cls: C) -> C:
         if inspect.isfunction(function) and not name.startswith("_"):
             setattr(cls, name, _checked(function))
     return cls
+
+
+def spelled_out(function: F) -> F:
+    """Give a function with options of a `TypedDict` (``**options: Unpack[TableOptions]``) the signature that names each of them, so that
+    completion, help and the checks of its calls know them. Only for options of which None means that they are left out.
+    """
+    signature = inspect.signature(function)
+    *others, last = signature.parameters.values()
+    if last.kind is inspect.Parameter.VAR_KEYWORD and str(last.annotation).startswith("Unpack["):
+        listed = function.__globals__[last.annotation.removeprefix("Unpack[").removesuffix("]")].__annotations__
+        types = {name: each.__forward_arg__ for name, each in listed.items()}
+        if all(text == "Any" or text.endswith("None") for text in types.values()):
+            only = inspect.Parameter.KEYWORD_ONLY
+            options = [inspect.Parameter(name, only, default=None, annotation=text) for name, text in types.items()]
+            function.__signature__ = signature.replace(parameters=[*others, *options])  # type: ignore[attr-defined]
+    return function
 
 
 def check_names(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:

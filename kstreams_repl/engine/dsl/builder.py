@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 from kstreams_repl.engine.dsl.graph.call_log import BuildLog, Handle, Problem, logged, remember_build
 from kstreams_repl.engine.dsl.graph.graph_nodes import (
@@ -19,7 +19,7 @@ from kstreams_repl.engine.dsl.graph.graph_nodes import (
 from kstreams_repl.engine.dsl.graph.store_plans import table_store
 from kstreams_repl.engine.dsl.graph.topology_writer import build_topology
 from kstreams_repl.engine.dsl.kstream import KStream, KTable
-from kstreams_repl.engine.dsl.options import Materialized, materialized
+from kstreams_repl.engine.dsl.options import Materialized, SourceOptions, materialized
 from kstreams_repl.engine.dsl.streams.stream_base import check_callable, first_known, serde_or_none
 from kstreams_repl.engine.dsl.tables.global_ktable import GlobalKTable
 from kstreams_repl.engine.dsl.tables.table_sources import SourceState
@@ -32,7 +32,6 @@ from kstreams_repl.engine.topology.optimizations import CONFIG_KEY, parse_optimi
 from kstreams_repl.engine.topology.source_location import cell_started
 from kstreams_repl.engine.topology.stores import StoreBuilder
 from kstreams_repl.engine.topology.topology import Topology
-from kstreams_repl.system.durations import Millis
 from kstreams_repl.system.errors import TopologyError
 
 TimestampExtractor = Callable[[Any, int], int]
@@ -118,11 +117,7 @@ class StreamsBuilder(Handle):
         timestamp_extractor: TimestampExtractor | None = None,
         offset_reset: str | None = None,
         name: str | None = None,
-        caching: bool | None = None,
-        logging: bool | None = None,
-        history: Millis | None = None,
-        persistent: bool | None = None,
-        topic_config: Mapping[str, str] | None = None,
+        **store_options: Unpack[SourceOptions],
     ) -> KTable:
         """Return a topic as a table: each record is the new row of its key, and a None value deletes it. Records with a None key
         are dropped and counted.
@@ -140,9 +135,7 @@ class StreamsBuilder(Handle):
             >>> prices = builder.table("prices", store="prices", key_serde="string", value_serde="double")
         """
         validate_name(topic, "topic")
-        options = materialized(
-            store, caching=caching, logging=logging, history=history, persistent=persistent, topic_config=topic_config
-        ) or Materialized()
+        options = materialized(store, store_options) or Materialized()
         graph = self._graph
         store_name = options.name if options.name is not None else graph.new_store_name(f"{topic}-")
         consumed = self._consumed(
@@ -208,7 +201,7 @@ class StreamsBuilder(Handle):
             >>> airlines = builder.global_table("airlines", key_serde="string", value_serde="json")
         """
         validate_name(topic, "topic")
-        options = replace(materialized(store, caching=caching, persistent=persistent) or Materialized(), logging=False)
+        options = replace(materialized(store, {"caching": caching, "persistent": persistent}) or Materialized(), logging=False)
         if options.versioned:
             raise TopologyError(
                 f"expected a store without history for the global table of {topic!r}", hint="leave history= out", topic=topic

@@ -10,8 +10,8 @@ stated otherwise. `name=` names the node; otherwise names are generated as in Ka
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, overload
+from collections.abc import Callable
+from typing import Any, Unpack, overload
 
 from kstreams_repl.engine.dsl.graph.call_log import Handle, logged
 from kstreams_repl.engine.dsl.graph.graph_nodes import OperatorGraphNode
@@ -26,7 +26,7 @@ from kstreams_repl.engine.dsl.groupings.grouped_stream import GroupedStream
 from kstreams_repl.engine.dsl.groupings.grouped_table import GroupedTable
 from kstreams_repl.engine.dsl.groupings.windowed_stream import SessionWindowedStream, TimeWindowedStream
 from kstreams_repl.engine.dsl.groupings.windows import AnyWindows, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
-from kstreams_repl.engine.dsl.options import Materialized, materialized
+from kstreams_repl.engine.dsl.options import Materialized, TableOptions, materialized
 from kstreams_repl.engine.dsl.streams.async_operators import AsyncOperators
 from kstreams_repl.engine.dsl.streams.batch_operators import BatchOperators
 from kstreams_repl.engine.dsl.streams.branched import BranchedStream
@@ -45,7 +45,6 @@ from kstreams_repl.engine.operators.tables.table_repartition_map import TableRep
 from kstreams_repl.engine.operators.tables.table_source import TableSource
 from kstreams_repl.engine.operators.tables.table_to_stream import TableToStream
 from kstreams_repl.engine.topology.names import validate_name
-from kstreams_repl.system.durations import Millis
 from kstreams_repl.system.errors import TopologyError
 
 
@@ -112,13 +111,7 @@ class KStream(
         *,
         name: str | None = None,
         store: str | Materialized | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        caching: bool | None = None,
-        logging: bool | None = None,
-        history: Millis | None = None,
-        persistent: bool | None = None,
-        topic_config: Mapping[str, str] | None = None,
+        **store_options: Unpack[TableOptions],
     ) -> KTable:
         """Interpret each record as the new row of its key; a None value deletes the row, a None key is dropped and counted.
 
@@ -134,10 +127,7 @@ class KStream(
             >>> words = builder.stream("words", key_serde="string", value_serde="string")
             >>> last = words.to_table(store="last-word")
         """
-        options = materialized(
-            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, history=history,
-            persistent=persistent, topic_config=topic_config,
-        ) or Materialized()
+        options = materialized(store, store_options) or Materialized()
         graph = self._graph
         node_name = graph.name_or_generate(name, "KSTREAM-TOTABLE-")
         store_name = options.name if options.name is not None else graph.new_store_name("KSTREAM-TOTABLE-")
@@ -309,13 +299,7 @@ class KTable(TableOperators, Handle):
         other_partitioner: Callable[..., Any] | None = None,
         store: str | Materialized | None = None,
         name: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        caching: bool | None = None,
-        logging: bool | None = None,
-        history: Millis | None = None,
-        persistent: bool | None = None,
-        topic_config: Mapping[str, str] | None = None,
+        **store_options: Unpack[TableOptions],
     ) -> KTable:
         """Inner join of rows by key, or by a foreign key: `joiner(value, other value)` returns the result's value.
 
@@ -342,10 +326,7 @@ class KTable(TableOperators, Handle):
             >>> stock = builder.table("stock", key_serde="string", value_serde="long")
             >>> worth = prices.join(stock, lambda price, pieces: price * pieces)
         """
-        options = materialized(
-            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, history=history,
-            persistent=persistent, topic_config=topic_config,
-        )
+        options = materialized(store, store_options)
         return self._join(
             "inner", other, joiner, options, name, with_key=with_key, foreign_key=foreign_key, foreign_key_with_key=foreign_key_with_key,
             partitioner=partitioner, other_partitioner=other_partitioner,
@@ -364,13 +345,7 @@ class KTable(TableOperators, Handle):
         other_partitioner: Callable[..., Any] | None = None,
         store: str | Materialized | None = None,
         name: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        caching: bool | None = None,
-        logging: bool | None = None,
-        history: Millis | None = None,
-        persistent: bool | None = None,
-        topic_config: Mapping[str, str] | None = None,
+        **store_options: Unpack[TableOptions],
     ) -> KTable:
         """Join as `join` does, with a row for each row of this table; the other value is None if there is no match.
 
@@ -383,10 +358,7 @@ class KTable(TableOperators, Handle):
             >>> stock = builder.table("stock", key_serde="string", value_serde="long")
             >>> worth = prices.left_join(stock, lambda price, pieces: price * (pieces or 0))
         """
-        options = materialized(
-            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, history=history,
-            persistent=persistent, topic_config=topic_config,
-        )
+        options = materialized(store, store_options)
         return self._join(
             "left", other, joiner, options, name, with_key=with_key, foreign_key=foreign_key, foreign_key_with_key=foreign_key_with_key,
             partitioner=partitioner, other_partitioner=other_partitioner,
@@ -401,13 +373,7 @@ class KTable(TableOperators, Handle):
         with_key: bool = False,
         store: str | Materialized | None = None,
         name: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        caching: bool | None = None,
-        logging: bool | None = None,
-        history: Millis | None = None,
-        persistent: bool | None = None,
-        topic_config: Mapping[str, str] | None = None,
+        **store_options: Unpack[TableOptions],
     ) -> KTable:
         """Join by key as `join` does, with a row for each key of either table; a missing value is None.
 
@@ -420,10 +386,7 @@ class KTable(TableOperators, Handle):
             >>> stock = builder.table("stock", key_serde="string", value_serde="long")
             >>> both = prices.outer_join(stock, lambda price, pieces: (price, pieces))
         """
-        options = materialized(
-            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, history=history,
-            persistent=persistent, topic_config=topic_config,
-        )
+        options = materialized(store, store_options)
         return self._join("outer", other, joiner, options, name, with_key=with_key)
 
     def _join(

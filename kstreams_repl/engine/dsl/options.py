@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from kstreams_repl.engine import serdes
+from kstreams_repl.engine.call_checks import spelled_out
 from kstreams_repl.engine.serdes.deferred import DeferredSerde
 from kstreams_repl.engine.topology.names import validate_name
 from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
@@ -15,48 +16,127 @@ from kstreams_repl.system.durations import Millis, as_millis
 from kstreams_repl.system.errors import TopologyError
 
 
+class SourceOptions(TypedDict, total=False):
+    """The fields of `Materialized` as keyword arguments of an operator that has serdes of its own; None = the default."""
+
+    caching: bool | None
+    logging: bool | None
+    history: Millis | None
+    persistent: bool | None
+    topic_config: Mapping[str, str] | None
+
+
+class TableOptions(SourceOptions, total=False):
+    """The fields of `Materialized` as keyword arguments of an operator whose table has no windows."""
+
+    key_serde: Any
+    value_serde: Any
+
+
+class WindowOptions(TypedDict, total=False):
+    """The fields of `Materialized` as keyword arguments of an operator whose table has windows."""
+
+    key_serde: Any
+    value_serde: Any
+    caching: bool | None
+    logging: bool | None
+    retention: Millis | None
+    persistent: bool | None
+    topic_config: Mapping[str, str] | None
+
+
+class StreamJoinOptions(TypedDict, total=False):
+    """Options of the stores of a stream-stream join as keyword arguments; None = the default."""
+
+    store: str | None
+    key_serde: Any
+    value_serde: Any
+    other_value_serde: Any
+    logging: bool | None
+    persistent: bool | None
+
+
+class StoreOptions(TableOptions, total=False):
+    """All of them."""
+
+    retention: Millis | None
+
+
+_UNVERSIONED = "all but versioned ones"
+
+
+def _checked_name(name: str, store: Any) -> str:
+    return validate_name(store, "store")
+
+
+def _checked_time(name: str, duration: Any) -> int:
+    return as_millis(duration, name)
+
+
+def _checked_serde(name: str, serde: Any) -> Any:
+    return serde if isinstance(serde, DeferredSerde) else serdes.resolve(serde)
+
+
+def _checked_config(name: str, config: Any) -> Mapping[str, str]:
+    if not isinstance(config, Mapping):
+        raise TopologyError(f"expected a dict of topic settings as {name}=, got {config!r}", hint='{"segment.ms": "60000"}')
+    return config
+
+
+def _checked_flag(name: str, flag: Any) -> bool:
+    if not isinstance(flag, bool):
+        raise TopologyError(f"{name} must be True or False, got {flag!r}", hint=f"give {name}=True, or leave it out")
+    return flag
+
+
+def _option(meaning: str, default: Any, check: Callable[[str, Any], Any], stores: str = "all") -> Any:
+    """Return a row of the table of options: a field of `Materialized`.
+
+    Args:
+        meaning: what the option does, for the reference.
+        default: None: the application or an operator upstream decides.
+        check: (name, value) -> the value to keep; raises if the value cannot be used.
+        stores: kinds of store that have the option.
+    """
+    kept = {"default_factory": dict} if default == {} else {"default": default}
+    return field(**kept, metadata={"meaning": meaning, "check": check, "stores": stores})
+
+
 @dataclass(frozen=True, slots=True)
 class Materialized:
     """The store of a table. Most operators take these as keyword arguments; a `Materialized` can also be given as `store=`.
 
-    Attributes:
-        name: name of the store; None = generated, and not queryable by name.
-        key_serde, value_serde: None = inherited, else the application's defaults.
-        caching: whether the store has a record cache, which also collapses updates between commits.
-        logging: whether it has a changelog topic.
-        retention: how long windows are kept (ms, timedelta or "30 s"); None = as long as they can change.
-        history: makes a versioned store that keeps this much history (ms, timedelta or "30 s").
-        persistent: False: in memory, and restored from its changelog at every start; True: on disk; None: the application's
-            ``default.dsl.store`` decides.
-        topic_config: settings of the changelog topic.
-        headers: whether rows keep headers (KIP-1271); None: the application's ``dsl.store.format`` decides. A versioned store keeps none.
+    The fields are the one table of a store's options; `SourceOptions`, `TableOptions` and `WindowOptions` name those that operators take.
     """
 
-    name: str | None = None
-    key_serde: Any = None
-    value_serde: Any = None
-    caching: bool = True
-    logging: bool = True
-    retention: Millis | None = None
-    history: Millis | None = None
-    persistent: bool | None = None
-    topic_config: Mapping[str, str] = field(default_factory=dict)
-    headers: bool | None = None
+    name: str | None = _option("name of the store; None = generated, and not queryable by name", None, _checked_name)
+    key_serde: Any = _option("serde of its keys; None = inherited, else the application's default", None, _checked_serde)
+    value_serde: Any = _option("serde of its values; None = inherited, else the application's default", None, _checked_serde)
+    caching: bool = _option(
+        "whether it has a record cache, which also collapses updates between commits", True, _checked_flag, _UNVERSIONED
+    )
+    logging: bool = _option("whether it has a changelog topic", True, _checked_flag)
+    retention: Millis | None = _option(
+        'how long windows are kept (ms, timedelta or "30 s"); None = as long as they can change', None, _checked_time, "windows, sessions"
+    )
+    history: Millis | None = _option(
+        'makes a versioned store that keeps this much history (ms, timedelta or "30 s")', None, _checked_time, "tables without windows"
+    )
+    persistent: bool | None = _option(
+        "False: in memory, and restored from its changelog at every start; True: on disk; None = `default.dsl.store` decides",
+        None,
+        _checked_flag,
+    )
+    topic_config: Mapping[str, str] = _option("settings of the changelog topic", {}, _checked_config)
+    headers: bool | None = _option(
+        "whether rows keep headers (KIP-1271); None = `dsl.store.format` decides", None, _checked_flag, _UNVERSIONED
+    )
 
     def __post_init__(self) -> None:
-        if self.name is not None:
-            validate_name(self.name, "store")
-        for part in ("key_serde", "value_serde"):
-            serde = getattr(self, part)
-            if serde is not None and not isinstance(serde, DeferredSerde):
-                object.__setattr__(self, part, serdes.resolve(serde))
-        for what in ("retention", "history"):
-            if getattr(self, what) is not None:
-                object.__setattr__(self, what, as_millis(getattr(self, what), what))
-        if not isinstance(self.topic_config, Mapping):
-            raise TopologyError(
-                f"expected a dict of topic settings as topic_config=, got {self.topic_config!r}", hint='{"segment.ms": "60000"}'
-            )
+        for option in fields(self):
+            value = getattr(self, option.name)
+            if value is not None:
+                object.__setattr__(self, option.name, option.metadata["check"](option.name, value))
         if self.history is not None and self.name is None:
             raise TopologyError("a versioned store needs a name", hint='give store="name" together with history=')
 
@@ -157,19 +237,8 @@ class Materialized:
         """
         return self.with_(logging=False)
 
-    def with_(
-        self,
-        *,
-        name: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        caching: bool | None = None,
-        logging: bool | None = None,
-        retention: Millis | None = None,
-        history: Millis | None = None,
-        persistent: bool | None = None,
-        topic_config: Mapping[str, str] | None = None,
-    ) -> Materialized:
+    @spelled_out
+    def with_(self, *, name: str | None = None, **store_options: Unpack[StoreOptions]) -> Materialized:
         """Return a copy with the given attributes changed; None leaves an attribute unchanged. Arguments as those of
         `Materialized`.
 
@@ -177,39 +246,18 @@ class Materialized:
             >>> import kstreams_repl as ks
             >>> options = ks.Materialized("counts").with_(caching=False)
         """
-        changed = materialized(
-            self if name is None else replace(self, name=name), key_serde=key_serde, value_serde=value_serde, caching=caching,
-            logging=logging, retention=retention, history=history, persistent=persistent, topic_config=topic_config,
-        )
-        assert changed is not None
-        return changed
+        return materialized(self if name is None else replace(self, name=name), store_options) or self
 
 
-def materialized(
-    store: str | Materialized | None,
-    *,
-    key_serde: Any = None,
-    value_serde: Any = None,
-    caching: bool | None = None,
-    logging: bool | None = None,
-    retention: Millis | None = None,
-    history: Millis | None = None,
-    persistent: bool | None = None,
-    topic_config: Mapping[str, str] | None = None,
-) -> Materialized | None:
+Materialized.__doc__ = f"{(Materialized.__doc__ or '').rstrip()}\n\n    Attributes:\n" + "\n".join(
+    f"        {option.name}: {option.metadata['meaning']}." for option in fields(Materialized)
+)
+
+
+def materialized(store: str | Materialized | None, options: SourceOptions | WindowOptions) -> Materialized | None:
     """Return the keyword arguments of a table operator as one value; None if none was given (Kafka Streams' call without
     `Materialized`)."""
-    changes = {
-        "key_serde": key_serde,
-        "value_serde": value_serde,
-        "caching": caching,
-        "logging": logging,
-        "retention": retention,
-        "history": history,
-        "persistent": persistent,
-        "topic_config": topic_config,
-    }
-    given = {name: value for name, value in changes.items() if value is not None}
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if isinstance(store, Materialized):
         return replace(store, **given) if given else store
     if store is None and not given:

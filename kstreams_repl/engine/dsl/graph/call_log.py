@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
-from kstreams_repl.engine.call_checks import BREAKS, check_kinds, check_names
+from kstreams_repl.engine.call_checks import BREAKS, check_kinds, check_names, spelled_out
 from kstreams_repl.engine.dsl.graph.graph_builder import GraphBuilder
 from kstreams_repl.engine.dsl.graph.topology_writer import build_topology
 from kstreams_repl.engine.serdes.by_topic import Pair
@@ -101,7 +101,7 @@ class Problem:
 def logged(function: F) -> F:
     """Decorate a method of a handle so that its calls are logged; calls that it makes itself are not."""
 
-    @functools.wraps(function)
+    @functools.wraps(spelled_out(function))
     def call(self: Handle, /, *args: Any, **kwargs: Any) -> Any:
         return self._log.run(function, self, args, kwargs)
 

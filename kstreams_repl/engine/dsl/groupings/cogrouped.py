@@ -6,8 +6,8 @@ Streams' `CogroupedStreamAggregateBuilder`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Generic
+from collections.abc import Callable
+from typing import Any, Generic, Unpack
 
 from kstreams_repl.engine.dsl.graph.call_log import BuildLog, Handle, logged
 from kstreams_repl.engine.dsl.graph.graph_nodes import GraphNode, OperatorGraphNode
@@ -20,7 +20,7 @@ from kstreams_repl.engine.dsl.groupings.windowed_stream import (
     windowed_operator,
 )
 from kstreams_repl.engine.dsl.groupings.windows import AnyWindows, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
-from kstreams_repl.engine.dsl.options import Materialized, materialized
+from kstreams_repl.engine.dsl.options import Materialized, TableOptions, WindowOptions, materialized
 from kstreams_repl.engine.dsl.streams.stream_base import check_callable, first_known
 from kstreams_repl.engine.dsl.tables.table_operators import TableT
 from kstreams_repl.engine.dsl.tables.table_sources import AggregateState, stored
@@ -29,7 +29,6 @@ from kstreams_repl.engine.operators.streams.pass_through import TablePassThrough
 from kstreams_repl.engine.operators.tables.value_getters import StoreGetter
 from kstreams_repl.engine.topology.names import validate_name
 from kstreams_repl.engine.topology.stores import StoreBuilder
-from kstreams_repl.system.durations import Millis
 
 AGGREGATE = "COGROUPKSTREAM-AGGREGATE-"
 MERGE = "COGROUPKSTREAM-MERGE-"
@@ -52,13 +51,7 @@ class CogroupedStream(Handle, Generic[TableT]):
         *,
         store: str | Materialized | None = None,
         name: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        caching: bool | None = None,
-        logging: bool | None = None,
-        history: Millis | None = None,
-        persistent: bool | None = None,
-        topic_config: Mapping[str, str] | None = None,
+        **store_options: Unpack[TableOptions],
     ) -> TableT:
         """Return the table of aggregates, which start from `initializer()`.
 
@@ -81,10 +74,7 @@ class CogroupedStream(Handle, Generic[TableT]):
             >>> table = totals.aggregate(lambda: 0, store="totals", value_serde="long")
         """
         check_callable(initializer, "initializer", "aggregate")
-        options = materialized(
-            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, history=history,
-            persistent=persistent, topic_config=topic_config,
-        ) or Materialized()
+        options = materialized(store, store_options) or Materialized()
         store_name = self._store_name(options)
         key = self._key_serde(options)
         builder = table_store(options, store_name, key, options.value_serde)
@@ -189,13 +179,7 @@ class TimeWindowedCogroupedStream(Handle, Generic[TableT]):
         *,
         store: str | Materialized | None = None,
         name: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        caching: bool | None = None,
-        logging: bool | None = None,
-        retention: Millis | None = None,
-        persistent: bool | None = None,
-        topic_config: Mapping[str, str] | None = None,
+        **store_options: Unpack[WindowOptions],
     ) -> TableT:
         """Return the table of aggregates per key and window. Keyword arguments as for `CogroupedKStream.aggregate`; `retention=`:
         how long windows are kept (ms, timedelta or "30 s").
@@ -213,10 +197,7 @@ class TimeWindowedCogroupedStream(Handle, Generic[TableT]):
             >>> letters = windowed.aggregate(lambda: 0, value_serde="long")
         """
         check_callable(initializer, "initializer", "aggregate")
-        options = materialized(
-            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, retention=retention,
-            persistent=persistent, topic_config=topic_config,
-        ) or Materialized()
+        options = materialized(store, store_options) or Materialized()
         return self._cogrouped._windowed(self._windows, initializer, None, options, name)
 
     def __repr__(self) -> str:
@@ -239,13 +220,7 @@ class SessionWindowedCogroupedStream(Handle, Generic[TableT]):
         *,
         store: str | Materialized | None = None,
         name: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        caching: bool | None = None,
-        logging: bool | None = None,
-        retention: Millis | None = None,
-        persistent: bool | None = None,
-        topic_config: Mapping[str, str] | None = None,
+        **store_options: Unpack[WindowOptions],
     ) -> TableT:
         """Return the table of aggregates per session; `merger(key, one, other)` merges sessions that meet. Keyword arguments as
         for `TimeWindowedCogroupedKStream.aggregate`.
@@ -264,10 +239,7 @@ class SessionWindowedCogroupedStream(Handle, Generic[TableT]):
         """
         check_callable(initializer, "initializer", "aggregate")
         check_callable(merger, "merger", "aggregate")
-        options = materialized(
-            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, retention=retention,
-            persistent=persistent, topic_config=topic_config,
-        ) or Materialized()
+        options = materialized(store, store_options) or Materialized()
         return self._cogrouped._windowed(self._windows, initializer, merger, options, name)
 
     def __repr__(self) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Generic
+from collections.abc import Callable
+from typing import Any, Generic, Unpack
 
 from kstreams_repl.engine import serdes
 from kstreams_repl.engine.dsl.graph.call_log import BuildLog, logged
 from kstreams_repl.engine.dsl.graph.graph_nodes import GraphNode, OperatorGraphNode
 from kstreams_repl.engine.dsl.graph.store_plans import table_store
-from kstreams_repl.engine.dsl.options import Materialized, materialized, with_value_serde
+from kstreams_repl.engine.dsl.options import Materialized, TableOptions, materialized, with_value_serde
 from kstreams_repl.engine.dsl.streams.stream_base import AbstractStream, check_callable, first_known
 from kstreams_repl.engine.dsl.tables.table_operators import TableT
 from kstreams_repl.engine.dsl.tables.table_sources import AggregateState, stored
@@ -17,7 +17,6 @@ from kstreams_repl.engine.operators.aggregates.stream_aggregate import StreamAgg
 from kstreams_repl.engine.operators.base import Operator
 from kstreams_repl.engine.operators.tables.value_getters import StoreGetter
 from kstreams_repl.engine.topology.stores import StoreBuilder
-from kstreams_repl.system.durations import Millis
 
 AGGREGATE = "KSTREAM-AGGREGATE-"
 REDUCE = "KSTREAM-REDUCE-"
@@ -49,13 +48,7 @@ class GroupedStream(AbstractStream, Generic[TableT]):
         *,
         store: str | Materialized | None = None,
         name: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        caching: bool | None = None,
-        logging: bool | None = None,
-        history: Millis | None = None,
-        persistent: bool | None = None,
-        topic_config: Mapping[str, str] | None = None,
+        **store_options: Unpack[TableOptions],
     ) -> TableT:
         """Count the records of each key; records with a None key or value are dropped, and counted as dropped.
 
@@ -72,10 +65,7 @@ class GroupedStream(AbstractStream, Generic[TableT]):
             >>> grouped = words.group_by_key()
             >>> counts = grouped.count(store="counts")
         """
-        given = materialized(
-            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, history=history,
-            persistent=persistent, topic_config=topic_config,
-        )
+        given = materialized(store, store_options)
         if given is not None and given.name is None:
             self._graph.new_store_name(AGGREGATE)  # Kafka Streams consumes a number in this form of count
         options = with_value_serde(given, serdes.long)
@@ -92,13 +82,7 @@ class GroupedStream(AbstractStream, Generic[TableT]):
         *,
         store: str | Materialized | None = None,
         name: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        caching: bool | None = None,
-        logging: bool | None = None,
-        history: Millis | None = None,
-        persistent: bool | None = None,
-        topic_config: Mapping[str, str] | None = None,
+        **store_options: Unpack[TableOptions],
     ) -> TableT:
         """Fold the values of each key: `reducer(aggregate, value)`; the first value is the first aggregate.
 
@@ -115,10 +99,7 @@ class GroupedStream(AbstractStream, Generic[TableT]):
             >>> longest = grouped.reduce(lambda one, other: max(one, other, key=len), store="longest")
         """
         check_callable(reducer, "reducer", "reduce")
-        given = materialized(
-            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, history=history,
-            persistent=persistent, topic_config=topic_config,
-        )
+        given = materialized(store, store_options)
         options = with_value_serde(given, self.value_serde)
         return self._table(
             lambda store_name: StreamReduce(store_name, reducer, versioned=options.versioned), options, REDUCE, name
@@ -132,13 +113,7 @@ class GroupedStream(AbstractStream, Generic[TableT]):
         *,
         store: str | Materialized | None = None,
         name: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        caching: bool | None = None,
-        logging: bool | None = None,
-        history: Millis | None = None,
-        persistent: bool | None = None,
-        topic_config: Mapping[str, str] | None = None,
+        **store_options: Unpack[TableOptions],
     ) -> TableT:
         """Fold the values of each key: `aggregator(key, value, aggregate)`, starting from `initializer()`.
 
@@ -157,10 +132,7 @@ class GroupedStream(AbstractStream, Generic[TableT]):
         """
         check_callable(initializer, "initializer", "aggregate")
         check_callable(aggregator, "aggregator", "aggregate")
-        options = materialized(
-            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, history=history,
-            persistent=persistent, topic_config=topic_config,
-        ) or Materialized()
+        options = materialized(store, store_options) or Materialized()
         return self._table(
             lambda store_name: StreamAggregate(store_name, initializer, aggregator, versioned=options.versioned),
             options,

@@ -5,14 +5,14 @@ They need two functions, one to add a value and one to subtract it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Generic
+from collections.abc import Callable
+from typing import Any, Generic, Unpack
 
 from kstreams_repl.engine import serdes
 from kstreams_repl.engine.dsl.graph.call_log import BuildLog, logged
 from kstreams_repl.engine.dsl.graph.graph_nodes import GraphNode, OperatorGraphNode, RepartitionGraphNode
 from kstreams_repl.engine.dsl.graph.store_plans import table_store
-from kstreams_repl.engine.dsl.options import Materialized, materialized, with_value_serde
+from kstreams_repl.engine.dsl.options import Materialized, TableOptions, materialized, with_value_serde
 from kstreams_repl.engine.dsl.streams.stream_base import AbstractStream, check_callable, first_known
 from kstreams_repl.engine.dsl.tables.table_operators import TableT
 from kstreams_repl.engine.dsl.tables.table_sources import AggregateState, stored
@@ -20,7 +20,6 @@ from kstreams_repl.engine.operators.aggregates.aggregators import count_one, unc
 from kstreams_repl.engine.operators.aggregates.table_aggregate import TableAggregate, TableReduce
 from kstreams_repl.engine.serdes.change import change
 from kstreams_repl.engine.topology.names import REPARTITION_SUFFIX, validate_name
-from kstreams_repl.system.durations import Millis
 
 AGGREGATE = "KTABLE-AGGREGATE-"
 REDUCE = "KTABLE-REDUCE-"
@@ -51,13 +50,7 @@ class GroupedTable(AbstractStream, Generic[TableT]):
         *,
         store: str | Materialized | None = None,
         name: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        caching: bool | None = None,
-        logging: bool | None = None,
-        history: Millis | None = None,
-        persistent: bool | None = None,
-        topic_config: Mapping[str, str] | None = None,
+        **store_options: Unpack[TableOptions],
     ) -> TableT:
         """Count the rows of each group.
 
@@ -74,10 +67,7 @@ class GroupedTable(AbstractStream, Generic[TableT]):
             >>> grouped = prices.group_by(lambda product, price: (product[:1], price))
             >>> products = grouped.count()
         """
-        given = materialized(
-            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, history=history,
-            persistent=persistent, topic_config=topic_config,
-        )
+        given = materialized(store, store_options)
         options = with_value_serde(given, serdes.long)
 
         def make(store_name: str) -> TableAggregate:
@@ -93,13 +83,7 @@ class GroupedTable(AbstractStream, Generic[TableT]):
         *,
         store: str | Materialized | None = None,
         name: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        caching: bool | None = None,
-        logging: bool | None = None,
-        history: Millis | None = None,
-        persistent: bool | None = None,
-        topic_config: Mapping[str, str] | None = None,
+        **store_options: Unpack[TableOptions],
     ) -> TableT:
         """Fold the values of each group: `adder(aggregate, value)` adds one, `subtractor(aggregate, value)` subtracts one.
 
@@ -117,10 +101,7 @@ class GroupedTable(AbstractStream, Generic[TableT]):
         """
         check_callable(adder, "adder", "reduce")
         check_callable(subtractor, "subtractor", "reduce")
-        given = materialized(
-            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, history=history,
-            persistent=persistent, topic_config=topic_config,
-        )
+        given = materialized(store, store_options)
         options = with_value_serde(given, self.value_serde)
         return self._table(
             lambda store_name: TableReduce(store_name, adder, subtractor, versioned=options.versioned), options, REDUCE, name
@@ -135,13 +116,7 @@ class GroupedTable(AbstractStream, Generic[TableT]):
         *,
         store: str | Materialized | None = None,
         name: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        caching: bool | None = None,
-        logging: bool | None = None,
-        history: Millis | None = None,
-        persistent: bool | None = None,
-        topic_config: Mapping[str, str] | None = None,
+        **store_options: Unpack[TableOptions],
     ) -> TableT:
         """Fold the values of each group: `adder(key, value, aggregate)` and `subtractor(key, value, aggregate)`, from
         `initializer()`.
@@ -162,10 +137,7 @@ class GroupedTable(AbstractStream, Generic[TableT]):
         check_callable(initializer, "initializer", "aggregate")
         check_callable(adder, "adder", "aggregate")
         check_callable(subtractor, "subtractor", "aggregate")
-        options = materialized(
-            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, history=history,
-            persistent=persistent, topic_config=topic_config,
-        ) or Materialized()
+        options = materialized(store, store_options) or Materialized()
         return self._table(
             lambda store_name: TableAggregate(store_name, initializer, adder, subtractor, versioned=options.versioned),
             options,

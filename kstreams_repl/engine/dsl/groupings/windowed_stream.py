@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Generic, Self
+from collections.abc import Callable
+from typing import Any, Generic, Self, Unpack
 
 from kstreams_repl.engine import serdes
 from kstreams_repl.engine.dsl.graph.call_log import Handle, logged
 from kstreams_repl.engine.dsl.graph.store_plans import windowed_store
 from kstreams_repl.engine.dsl.groupings.grouped_stream import AGGREGATE, REDUCE, GroupedStream
 from kstreams_repl.engine.dsl.groupings.windows import AnyWindows, SessionWindows, SlidingWindows, UnlimitedWindows
-from kstreams_repl.engine.dsl.options import EmitStrategy, Materialized, materialized, with_value_serde
+from kstreams_repl.engine.dsl.options import EmitStrategy, Materialized, WindowOptions, materialized, with_value_serde
 from kstreams_repl.engine.dsl.streams.stream_base import check_callable, first_known
 from kstreams_repl.engine.dsl.tables.table_operators import TableT
 from kstreams_repl.engine.operators.aggregates.aggregators import Aggregator, add_counts, count_one, nothing, reducing, zero
@@ -21,7 +21,6 @@ from kstreams_repl.engine.operators.base import Operator
 from kstreams_repl.engine.operators.tables.value_getters import StoreGetter, StoreKindRead
 from kstreams_repl.engine.serdes.deferred import around
 from kstreams_repl.engine.topology.stores import StoreBuilder
-from kstreams_repl.system.durations import Millis
 from kstreams_repl.system.errors import TopologyError
 
 Initializer = Callable[[], Any]
@@ -47,13 +46,7 @@ class WindowedStream(Handle, Generic[TableT]):
         *,
         store: str | Materialized | None = None,
         name: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        caching: bool | None = None,
-        logging: bool | None = None,
-        retention: Millis | None = None,
-        persistent: bool | None = None,
-        topic_config: Mapping[str, str] | None = None,
+        **store_options: Unpack[WindowOptions],
     ) -> TableT:
         """Count the records of each key in each window. Late records and None keys are dropped, and counted as dropped.
 
@@ -72,10 +65,7 @@ class WindowedStream(Handle, Generic[TableT]):
             >>> windowed = grouped.windowed_by(ks.TimeWindows.of_size(60_000))
             >>> counts = windowed.count(store="counts-per-minute")
         """
-        given = materialized(
-            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, retention=retention,
-            persistent=persistent, topic_config=topic_config,
-        )
+        given = materialized(store, store_options)
         if given is not None and given.name is None and not isinstance(self._windows, SlidingWindows):
             self._graph.new_store_name(AGGREGATE)  # Kafka Streams consumes a number in this form of count
         options = with_value_serde(given, serdes.long)
@@ -88,13 +78,7 @@ class WindowedStream(Handle, Generic[TableT]):
         *,
         store: str | Materialized | None = None,
         name: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        caching: bool | None = None,
-        logging: bool | None = None,
-        retention: Millis | None = None,
-        persistent: bool | None = None,
-        topic_config: Mapping[str, str] | None = None,
+        **store_options: Unpack[WindowOptions],
     ) -> TableT:
         """Fold the values of each key in each window: `reducer(aggregate, value)`. Keyword arguments as for `count`.
 
@@ -109,10 +93,7 @@ class WindowedStream(Handle, Generic[TableT]):
             >>> longest = windowed.reduce(lambda one, other: max(one, other, key=len), store="longest")
         """
         check_callable(reducer, "reducer", "reduce")
-        given = materialized(
-            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, retention=retention,
-            persistent=persistent, topic_config=topic_config,
-        )
+        given = materialized(store, store_options)
         options = with_value_serde(given, self._grouped.value_serde)
         aggregator = reducing(reducer)
 
@@ -202,13 +183,7 @@ class TimeWindowedStream(WindowedStream[TableT]):
         *,
         store: str | Materialized | None = None,
         name: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        caching: bool | None = None,
-        logging: bool | None = None,
-        retention: Millis | None = None,
-        persistent: bool | None = None,
-        topic_config: Mapping[str, str] | None = None,
+        **store_options: Unpack[WindowOptions],
     ) -> TableT:
         """Fold the values of each key in each window: `aggregator(key, value, aggregate)`. Keyword arguments as for
         `count`.
@@ -226,10 +201,7 @@ class TimeWindowedStream(WindowedStream[TableT]):
         """
         check_callable(initializer, "initializer", "aggregate")
         check_callable(aggregator, "aggregator", "aggregate")
-        options = materialized(
-            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, retention=retention,
-            persistent=persistent, topic_config=topic_config,
-        ) or Materialized()
+        options = materialized(store, store_options) or Materialized()
         return self._table(initializer, aggregator, None, options, AGGREGATE, name)
 
 
@@ -245,13 +217,7 @@ class SessionWindowedStream(WindowedStream[TableT]):
         *,
         store: str | Materialized | None = None,
         name: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        caching: bool | None = None,
-        logging: bool | None = None,
-        retention: Millis | None = None,
-        persistent: bool | None = None,
-        topic_config: Mapping[str, str] | None = None,
+        **store_options: Unpack[WindowOptions],
     ) -> TableT:
         """Fold the values of each session: `aggregator(key, value, aggregate)`; merge sessions that meet: `merger(key, one,
         other)`.
@@ -273,10 +239,7 @@ class SessionWindowedStream(WindowedStream[TableT]):
         check_callable(initializer, "initializer", "aggregate")
         check_callable(aggregator, "aggregator", "aggregate")
         check_callable(merger, "merger", "aggregate")
-        options = materialized(
-            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, retention=retention,
-            persistent=persistent, topic_config=topic_config,
-        ) or Materialized()
+        options = materialized(store, store_options) or Materialized()
         return self._table(initializer, aggregator, merger, options, AGGREGATE, name)
 
 

@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, Self, TypeVar, overload
+from typing import Any, Generic, Self, TypeVar, Unpack, overload
 
+from kstreams_repl.engine.call_checks import spelled_out
 from kstreams_repl.engine.dsl.graph.call_log import logged
 from kstreams_repl.engine.dsl.groupings.windows import JoinWindows
+from kstreams_repl.engine.dsl.options import StreamJoinOptions
 from kstreams_repl.engine.dsl.streams import stream_joins
 from kstreams_repl.engine.dsl.streams.stream_base import AbstractStream, check_kind
 from kstreams_repl.engine.dsl.tables.global_ktable import GlobalKTable
@@ -26,8 +28,7 @@ class JoinOperators(AbstractStream):
     @overload
     def join(
         self, other: Self, joiner: Joiner, windows: JoinWindows, *, with_key: bool = False, name: str | None = None,
-        store: str | None = None, key_serde: Any = None, value_serde: Any = None, other_value_serde: Any = None,
-        logging: bool | None = None, persistent: bool | None = None,
+        **store_options: Unpack[StreamJoinOptions],
     ) -> Self: ...
     @overload
     def join(
@@ -49,12 +50,7 @@ class JoinOperators(AbstractStream):
         name: str | None = None,
         key: Callable[[Any, Any], Any] | None = None,
         grace: Millis | None = None,
-        store: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        other_value_serde: Any = None,
-        logging: bool | None = None,
-        persistent: bool | None = None,
+        **store_options: Unpack[StreamJoinOptions],
     ) -> Self:
         """Inner join with a stream (give `windows`), a table, or a global table (give `key=`).
 
@@ -88,15 +84,13 @@ class JoinOperators(AbstractStream):
             >>> named = words.join(names, lambda word, name: f"{name}: {word}")
         """
         return stream_joins.join(
-            self, other, joiner, windows, "inner", with_key=with_key, name=name, key=key, grace=grace, store=store, key_serde=key_serde,
-            value_serde=value_serde, other_value_serde=other_value_serde, logging=logging, persistent=persistent,
+            self, other, joiner, windows, "inner", with_key=with_key, name=name, key=key, grace=grace, **store_options
         )
 
     @overload
     def left_join(
         self, other: Self, joiner: Joiner, windows: JoinWindows, *, with_key: bool = False, name: str | None = None,
-        store: str | None = None, key_serde: Any = None, value_serde: Any = None, other_value_serde: Any = None,
-        logging: bool | None = None, persistent: bool | None = None,
+        **store_options: Unpack[StreamJoinOptions],
     ) -> Self: ...
     @overload
     def left_join(
@@ -118,12 +112,7 @@ class JoinOperators(AbstractStream):
         name: str | None = None,
         key: Callable[[Any, Any], Any] | None = None,
         grace: Millis | None = None,
-        store: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        other_value_serde: Any = None,
-        logging: bool | None = None,
-        persistent: bool | None = None,
+        **store_options: Unpack[StreamJoinOptions],
     ) -> Self:
         """Join as `join` does, and join a record without a match with None; with a stream once the window has closed.
 
@@ -137,8 +126,7 @@ class JoinOperators(AbstractStream):
             >>> pairs = words.left_join(others, lambda word, other: (word, other), ks.JoinWindows.of_time_difference(5_000))
         """
         return stream_joins.join(
-            self, other, joiner, windows, "left", with_key=with_key, name=name, key=key, grace=grace, store=store, key_serde=key_serde,
-            value_serde=value_serde, other_value_serde=other_value_serde, logging=logging, persistent=persistent,
+            self, other, joiner, windows, "left", with_key=with_key, name=name, key=key, grace=grace, **store_options
         )
 
     @logged
@@ -150,12 +138,7 @@ class JoinOperators(AbstractStream):
         *,
         with_key: bool = False,
         name: str | None = None,
-        store: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        other_value_serde: Any = None,
-        logging: bool | None = None,
-        persistent: bool | None = None,
+        **store_options: Unpack[StreamJoinOptions],
     ) -> Self:
         """Join with a stream as `join` does, and join unmatched records of either side with None once their window has closed.
 
@@ -168,10 +151,7 @@ class JoinOperators(AbstractStream):
             >>> others = builder.stream("others", key_serde="string", value_serde="string")
             >>> pairs = words.outer_join(others, lambda word, other: (word, other), ks.JoinWindows.of_time_difference(5_000))
         """
-        return stream_joins.join(
-            self, other, joiner, windows, "outer", with_key=with_key, name=name, store=store, key_serde=key_serde,
-            value_serde=value_serde, other_value_serde=other_value_serde, logging=logging, persistent=persistent,
-        )
+        return stream_joins.join(self, other, joiner, windows, "outer", with_key=with_key, name=name, **store_options)
 
     @logged
     def _join_prior(self, other: Self, joiner: Joiner, windows: JoinWindows, **options: Any) -> Self:
@@ -206,6 +186,7 @@ class KStreamWindowed(Generic[StreamT]):
         else:
             self._keep_ms, self._grace_ms = as_millis(window, "window"), 0
 
+    @spelled_out
     def join(
         self,
         other: KStreamWindowed[StreamT],
@@ -213,12 +194,7 @@ class KStreamWindowed(Generic[StreamT]):
         *,
         with_key: bool = False,
         name: str | None = None,
-        store: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        other_value_serde: Any = None,
-        logging: bool | None = None,
-        persistent: bool | None = None,
+        **store_options: Unpack[StreamJoinOptions],
     ) -> StreamT:
         """Join each record of either stream with the other's records of its key that are within their windows.
 
@@ -234,11 +210,9 @@ class KStreamWindowed(Generic[StreamT]):
             >>> right = builder.from_("right", key_serde="string", value_serde="string").with_(60_000)
             >>> left.join(right, lambda one, other: one + other).to("both", value_serde="string")
         """
-        return self.stream.join(
-            other.stream, joiner, self._windows(other), with_key=with_key, name=name, store=store, key_serde=key_serde,
-            value_serde=value_serde, other_value_serde=other_value_serde, logging=logging, persistent=persistent,
-        )
+        return self.stream.join(other.stream, joiner, self._windows(other), with_key=with_key, name=name, **store_options)
 
+    @spelled_out
     def join_prior(
         self,
         other: KStreamWindowed[StreamT],
@@ -246,12 +220,7 @@ class KStreamWindowed(Generic[StreamT]):
         *,
         with_key: bool = False,
         name: str | None = None,
-        store: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        other_value_serde: Any = None,
-        logging: bool | None = None,
-        persistent: bool | None = None,
+        **store_options: Unpack[StreamJoinOptions],
     ) -> StreamT:
         """Join as `join` does, but only with records of the other stream that have an *older timestamp* than the record's own.
 
@@ -264,10 +233,7 @@ class KStreamWindowed(Generic[StreamT]):
             >>> right = builder.from_("right", key_serde="string", value_serde="string").with_(60_000)
             >>> left.join_prior(right, lambda one, other: one + other).to("later", value_serde="string")
         """
-        return self.stream._join_prior(
-            other.stream, joiner, self._windows(other), with_key=with_key, name=name, store=store, key_serde=key_serde,
-            value_serde=value_serde, other_value_serde=other_value_serde, logging=logging, persistent=persistent,
-        )
+        return self.stream._join_prior(other.stream, joiner, self._windows(other), with_key=with_key, name=name, **store_options)
 
     def _windows(self, other: KStreamWindowed[StreamT]) -> JoinWindows:
         check_kind(other, KStreamWindowed, "join of windowed streams")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, Generic, Self, TypeVar, overload
+from typing import Any, Generic, Self, TypeVar, Unpack, overload
 
 from kstreams_repl.engine import serdes
 from kstreams_repl.engine.dsl.graph.call_log import logged
 from kstreams_repl.engine.dsl.groupings.grouped_stream import AGGREGATE, GroupedStream
-from kstreams_repl.engine.dsl.options import Materialized, materialized, with_value_serde
+from kstreams_repl.engine.dsl.options import Materialized, TableOptions, materialized, with_value_serde
 from kstreams_repl.engine.dsl.streams.batch_operators import column_types
 from kstreams_repl.engine.dsl.streams.stream_base import AbstractStream
 from kstreams_repl.engine.dsl.tables.table_operators import TableOperators
@@ -17,7 +17,6 @@ from kstreams_repl.engine.operators.aggregates.aggregators import nothing
 from kstreams_repl.engine.operators.batches.stream_sql import StreamSql
 from kstreams_repl.engine.operators.batches.stream_sql_aggregate import StreamSqlAggregate
 from kstreams_repl.engine.operators.batches.stream_sql_partials import SelectedColumns, StreamSqlPartials
-from kstreams_repl.system.durations import Millis
 
 T = TypeVar("T", bound=TableOperators)
 _PREFIX = "KSTREAM-SQL-"
@@ -31,8 +30,7 @@ class SqlOperators(AbstractStream, Generic[T]):
     @overload
     def sql(
         self, query: str, *, columns: Mapping[str, Any] | None = None, name: str | None = None, store: str | Materialized,
-        key_serde: Any = None, value_serde: Any = None, caching: bool | None = None, logging: bool | None = None,
-        history: Millis | None = None, persistent: bool | None = None, topic_config: Mapping[str, str] | None = None,
+        **store_options: Unpack[TableOptions],
     ) -> T: ...
     @logged
     def sql(
@@ -42,13 +40,7 @@ class SqlOperators(AbstractStream, Generic[T]):
         columns: Mapping[str, Any] | None = None,
         name: str | None = None,
         store: str | Materialized | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        caching: bool | None = None,
-        logging: bool | None = None,
-        history: Millis | None = None,
-        persistent: bool | None = None,
-        topic_config: Mapping[str, str] | None = None,
+        **store_options: Unpack[TableOptions],
     ) -> Self | T:
         """Filter records and change their values with a SELECT of DuckDB, or aggregate them by GROUP BY into a table.
 
@@ -84,10 +76,7 @@ class SqlOperators(AbstractStream, Generic[T]):
             >>> words = ks.StreamsBuilder().stream("words", key_serde="string", value_serde="string")
             >>> totals = words.sql("SELECT count(*) AS n, max(length(value)) AS longest FROM this GROUP BY key", store="totals")
         """
-        options = materialized(
-            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, history=history,
-            persistent=persistent, topic_config=topic_config,
-        )
+        options = materialized(store, store_options)
         types = column_types(self, columns, "sql")
         if options is not None:
             return self._sql_table(StreamSqlPartials(*types, query), with_value_serde(options, serdes.json), name)

@@ -6,13 +6,13 @@ from its parent's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Self, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, Self, TypeVar, Unpack
 
 from kstreams_repl.engine.dsl.graph.call_log import BuildLog, logged
 from kstreams_repl.engine.dsl.graph.graph_nodes import GraphNode, OperatorGraphNode, SuppressGraphNode
 from kstreams_repl.engine.dsl.graph.store_plans import table_store
-from kstreams_repl.engine.dsl.options import Materialized, Suppressed, materialized
+from kstreams_repl.engine.dsl.options import Materialized, Suppressed, TableOptions, materialized
 from kstreams_repl.engine.dsl.streams.stream_base import AbstractStream, check_callable, check_kind, first_known
 from kstreams_repl.engine.dsl.tables.table_sources import (
     Derived,
@@ -31,7 +31,6 @@ from kstreams_repl.engine.operators.tables.table_suppress import TableSuppress
 from kstreams_repl.engine.operators.tables.table_transform_values import TableTransformValues
 from kstreams_repl.engine.topology.connected_stores import store_names, supplied_stores
 from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
-from kstreams_repl.system.durations import Millis
 from kstreams_repl.system.errors import TopologyError
 
 TableT = TypeVar("TableT", bound="TableOperators")
@@ -75,13 +74,7 @@ class TableOperators(AbstractStream):
         *,
         store: str | Materialized | None = None,
         name: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        caching: bool | None = None,
-        logging: bool | None = None,
-        history: Millis | None = None,
-        persistent: bool | None = None,
-        topic_config: Mapping[str, str] | None = None,
+        **store_options: Unpack[TableOptions],
     ) -> Self:
         """Keep rows for which `predicate(key, value)` is true; a row that stops matching gets a tombstone.
 
@@ -98,10 +91,7 @@ class TableOperators(AbstractStream):
             >>> prices = builder.table("prices", key_serde="string", value_serde="double")
             >>> dear = prices.filter(lambda product, price: price > 100)
         """
-        options = materialized(
-            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, history=history,
-            persistent=persistent, topic_config=topic_config,
-        )
+        options = materialized(store, store_options)
         return self._filter(predicate, False, options, name)
 
     @logged
@@ -111,13 +101,7 @@ class TableOperators(AbstractStream):
         *,
         store: str | Materialized | None = None,
         name: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        caching: bool | None = None,
-        logging: bool | None = None,
-        history: Millis | None = None,
-        persistent: bool | None = None,
-        topic_config: Mapping[str, str] | None = None,
+        **store_options: Unpack[TableOptions],
     ) -> Self:
         """Keep rows for which `predicate(key, value)` is false; otherwise as `filter`.
 
@@ -127,10 +111,7 @@ class TableOperators(AbstractStream):
             >>> prices = builder.table("prices", key_serde="string", value_serde="double")
             >>> cheap = prices.filter_not(lambda product, price: price > 100)
         """
-        options = materialized(
-            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, history=history,
-            persistent=persistent, topic_config=topic_config,
-        )
+        options = materialized(store, store_options)
         return self._filter(predicate, True, options, name)
 
     def _filter(
@@ -161,13 +142,7 @@ class TableOperators(AbstractStream):
         with_key: bool = False,
         store: str | Materialized | None = None,
         name: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        caching: bool | None = None,
-        logging: bool | None = None,
-        history: Millis | None = None,
-        persistent: bool | None = None,
-        topic_config: Mapping[str, str] | None = None,
+        **store_options: Unpack[TableOptions],
     ) -> Self:
         """Replace each row's value: `mapper(value)`, or `mapper(key, value)` with `with_key=True`; never called for None.
 
@@ -183,10 +158,7 @@ class TableOperators(AbstractStream):
             >>> cents = prices.map_values(lambda price: round(price * 100), store="cents", value_serde="long")
         """
         check_callable(mapper, "mapper", "map_values", "key, value" if with_key else "value")
-        options = materialized(
-            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, history=history,
-            persistent=persistent, topic_config=topic_config,
-        )
+        options = materialized(store, store_options)
         node_name, key, value = self._derived_options("KTABLE-MAPVALUES-", options, name)
         operator = TableMapValues(
             mapper,
@@ -204,13 +176,7 @@ class TableOperators(AbstractStream):
         stores: Iterable[str] = (),
         store: str | Materialized | None = None,
         name: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        caching: bool | None = None,
-        logging: bool | None = None,
-        history: Millis | None = None,
-        persistent: bool | None = None,
-        topic_config: Mapping[str, str] | None = None,
+        **store_options: Unpack[TableOptions],
     ) -> Self:
         """Replace each row's value by means of a user's stateful transformer.
 
@@ -238,10 +204,7 @@ class TableOperators(AbstractStream):
             >>> rounded = prices.transform_values(Rounded)
         """
         check_callable(supplier, "supplier", "transform_values")
-        options = materialized(
-            store, key_serde=key_serde, value_serde=value_serde, caching=caching, logging=logging, history=history,
-            persistent=persistent, topic_config=topic_config,
-        )
+        options = materialized(store, store_options)
         node_name = self._graph.name_or_generate(name, "KTABLE-TRANSFORMVALUES-")
         used, supplied = store_names(stores, node_name), supplied_stores(supplier, node_name)
         operator = TableTransformValues(

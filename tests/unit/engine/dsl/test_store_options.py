@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import MISSING, fields
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,9 +23,11 @@ from kstreams_repl import (
     TopologyTestDriver,
     serdes,
 )
-from kstreams_repl.system.errors import ConfigError, NullKeyError, SerializationError, TopologyError
+from kstreams_repl.engine.dsl.options import StoreOptions, WindowOptions
+from kstreams_repl.system.errors import CallError, ConfigError, NullKeyError, SerializationError, TopologyError
 from kstreams_repl.system.types import Windowed
 
+ROOT = Path(__file__).parents[4]
 TEXT = {"default.key.serde": "string", "default.value.serde": "json"}
 
 
@@ -169,3 +174,35 @@ def test_sessions_of_several_keys_are_fetched_backward() -> None:
     for session in sessions:
         store.put(session, 1)
     assert [session for session, _ in store.backward_fetch_range("a", "b")] == sessions[:4][::-1]
+
+
+def test_the_reference_lists_the_table_of_options() -> None:
+    page = (ROOT / "docs" / "reference" / "operators" / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| `(.+?)` \| (.+?) \| (.+?) \|$", page, re.MULTILINE)
+    table = [
+        (option.name, str({} if option.default is MISSING else option.default), option.metadata["stores"], option.metadata["meaning"])
+        for option in fields(Materialized)
+    ]
+    assert rows == table
+
+
+def test_the_arguments_of_operators_are_the_table_of_options() -> None:
+    """All but the name, which is `store=`, and headers, which Kafka Streams has no argument for."""
+    assert {"name", "headers", *StoreOptions.__annotations__} == {option.name for option in fields(Materialized)}
+    assert WindowOptions.__annotations__.keys() == StoreOptions.__annotations__.keys() - {"history"}
+
+
+@pytest.mark.parametrize("option", ["caching", "logging", "persistent", "headers"])
+def test_a_flag_of_a_store_is_true_or_false(option: str) -> None:
+    """A text was true: caching="off" was a cache."""
+    with pytest.raises(TopologyError, match=f"{option} must be True or False, got 'off'"):
+        Materialized("counts", **{option: "off"})  # type: ignore[arg-type]
+
+
+def test_an_option_that_an_operator_does_not_have_is_refused_with_the_next_one() -> None:
+    grouped = StreamsBuilder().stream("in").group_by_key()
+    with pytest.raises(CallError, match="no argument 'cashing'") as caught:
+        grouped.count(cashing=True)  # type: ignore[call-arg]
+    assert "caching" in str(caught.value.hint)
+    with pytest.raises(CallError, match="no argument 'retention'"):
+        grouped.count(retention=5)  # type: ignore[call-arg]
