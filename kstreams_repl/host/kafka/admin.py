@@ -327,6 +327,37 @@ class Admin(GroupAdmin):
         """
         return self._list_offsets({partition: OffsetSpec.latest() for partition in partitions}, isolation)
 
+    def ask_end_offsets(
+        self, partitions: Iterable[TopicPartition], *, isolation: Isolation = "read_committed"
+    ) -> Callable[[], dict[TopicPartition, int] | None]:
+        """Ask for the ends without waiting: as `end_offsets`, for a caller that must not stand still while the broker is away.
+
+        Returns:
+            A function that returns the answer, or None while there is none. It raises KStreamsError if a leader is not known, or did
+            not answer in time: ask again then.
+
+        Example:
+            >>> from kstreams_repl import TopicPartition
+            >>> answer = session.admin.ask_end_offsets([TopicPartition("words", 0)])
+            >>> answer() is None or answer()[TopicPartition("words", 0)] > 0
+            True
+        """
+        specs = {ClientTopicPartition(partition.topic, partition.partition): OffsetSpec.latest() for partition in partitions}
+        futures = self._client.list_offsets(specs, isolation_level=_ISOLATION[isolation], request_timeout=self._seconds) if specs else {}
+
+        def answer() -> dict[TopicPartition, int] | None:
+            if not all(future.done() for future in futures.values()):
+                return None
+            try:
+                return {TopicPartition(of.topic, of.partition): future.result().offset for of, future in futures.items()}
+            except KafkaException as error:
+                inside = error_of(error)
+                if inside is not None and inside.code() in _LEADERLESS:
+                    self._reconnect()
+                raise self._translated(error, "reading the ends of partitions") from error
+
+        return answer
+
     def settled_end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the end of the log at the time of the call, once no transaction is open below it: everything committed before the
         call is then readable.

@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -25,6 +24,7 @@ from kstreams_repl.host.instance.alignment_rules import NOTHING, AlignmentRule
 from kstreams_repl.host.instance.control.channel import PeerTimes, ReportedTimes
 from kstreams_repl.host.instance.polling.input_positions import InputPositions
 from kstreams_repl.host.instance.tasks.active_task import ActiveTask
+from kstreams_repl.system.errors import KStreamsError
 from kstreams_repl.system.types import TaskId, TopicPartition
 
 UNKNOWN = -1
@@ -33,8 +33,8 @@ _ROUND_SECONDS = 0.5
 """Most of one round of the loop that counts as waiting for a fetch."""
 _PEER_SECONDS = 10.0
 _REPORT_SECONDS = 1.0
-_VISIBLE_SECONDS = 0.2
-"""After so long the client has fetched a committed record of an intermediate topic, and the next poll returns it."""
+_ASK_SECONDS = 0.1
+"""Shortest time between requests for the ends of intermediate topics, while records wait for them."""
 _COMMIT_SECONDS = 0.2
 """Longest time between commits while others may wait for this instance."""
 _LIVE_SECONDS = 0.1
@@ -55,6 +55,21 @@ class _Group:
     held: bool = False
     waited: float = 0.0
     """Seconds for which it has been held."""
+
+
+@dataclass(slots=True)
+class _Arriving:
+    """Lows that were reported, and the ends of intermediate topics as of later: the records below these lows are below these ends."""
+
+    lows: Sequence[int]
+    ask: Callable[[], dict[TopicPartition, int] | None]
+    ends: dict[TopicPartition, int] | None = None
+
+    def have_arrived(self, positions: InputPositions, tasks: Sequence[ActiveTask]) -> bool:
+        """Raises KStreamsError if the broker could not say."""
+        if self.ends is None:
+            self.ends = self.ask()
+        return self.ends is not None and all(positions.has_reached(task, self.ends) for task in tasks)
 
 
 def _lowest(lows: Sequence[Sequence[int]], number: int) -> int:
@@ -87,9 +102,12 @@ class Alignment:
         self._slots = slots
         self._peers: PeerTimes | None = None
         self._reported: list[int] | None = None
-        self._seen: deque[tuple[float, Sequence[int]]] = deque()
-        """(monotonic time, lows of all instances by group), from the newest that is old enough on."""
-        self._reported_at = self._began = self._met_ends_at = self._round_at = -math.inf
+        self._latest: Sequence[int] | None = None
+        """Lows of all instances by group, as they last reported them."""
+        self._arriving: _Arriving | None = None
+        self._arrived: Sequence[int] | None = None
+        """Such lows, with all records below them in the queues of this instance."""
+        self._reported_at = self._began = self._met_ends_at = self._round_at = self._asked_at = -math.inf
 
     def add(self, task: ActiveTask) -> None:
         """Add a running task, if it belongs to a group."""
@@ -104,12 +122,12 @@ class Alignment:
         self._peers = peers if self._slots > 1 else None
         self._reported = None
         self._began = now
-        self._seen.clear()
+        self._latest = self._arriving = self._arrived = None
         self._met_ends_at = -math.inf
         for group in self._groups:
             group.held, group.waited = False, 0.0
             group.ignored.clear()
-        self.exchange(now, in_flight=False, drained_at=-math.inf)
+        self.exchange(now, in_flight=False)
 
     def run(self, count: int) -> int:
         """Process records of the aligned tasks, those with the oldest record first, until none may go on or at least `count` records
@@ -136,18 +154,17 @@ class Alignment:
         """Return whether to commit, `seconds` after the last commit, because other instances or groups may wait for it."""
         return self._is_waited_for and seconds >= _COMMIT_SECONDS and self._is_behind(time.monotonic())
 
-    def exchange(self, now: float, *, in_flight: bool, drained_at: float) -> None:
+    def exchange(self, now: float, *, in_flight: bool) -> None:
         """Report the lows to the other instances, and read theirs. Call it in every round of the loop.
 
         Args:
             in_flight: records were processed since the last commit; the lows as of that commit then hold on.
-            drained_at: when a poll left no records in the client for the last time (monotonic seconds).
         """
         for group in self._groups:
             if group.held:
                 group.waited += min(now - self._round_at, _ROUND_SECONDS)
         self._round_at = now
-        ahead = self._upstream(now, drained_at)
+        ahead = self._upstream(now)
         lows = [min(self._lowest(group), low) for group, low in zip(self._groups, ahead, strict=True)]
         if all(low == NOTHING for low in lows):
             self._met_ends_at = now
@@ -166,19 +183,29 @@ class Alignment:
         theirs = [times for times in map(self._holding, others) if times is not None]
         ours = self._holding(None if reported is None else (reported, 0.0))
         every = theirs if ours is None else [*theirs, ours]
-        self._seen.append((now, [_lowest(every, number) for number in range(len(self._groups))]))
+        self._latest = [_lowest(every, number) for number in range(len(self._groups))]
         for number, group in enumerate(self._groups):
             group.upstream_low = ahead[number]
             group.peers_limit = min(group.rule.limit(_lowest(theirs, number), peers=True), group.rule.limit(ahead[number]))
 
-    def _upstream(self, now: float, drained_at: float) -> list[int]:
-        """Return for each group the event time up to which all output of the groups upstream is in the queues of its tasks: that which
-        all instances had committed some time before the last poll that left nothing behind.
+    def _upstream(self, now: float) -> list[int]:
+        """Return for each group the event time up to which all output of the groups upstream is in the queues of its tasks: what all
+        instances had committed before the ends of its topics were asked for, once these are reached.
         """
-        while len(self._seen) > 1 and self._seen[1][0] <= drained_at - _VISIBLE_SECONDS:
-            self._seen.popleft()
-        if self._seen and self._seen[0][0] <= drained_at - _VISIBLE_SECONDS:
-            times = self._seen[0][1]
+        behind = [group for group in self._groups if group.rule.upstream]
+        tasks = [task for group in behind for task in group.tasks.values()]
+        arriving = self._arriving
+        if arriving is not None:
+            try:
+                if arriving.have_arrived(self._positions, tasks):
+                    self._arrived, self._arriving = arriving.lows, None
+            except KStreamsError:  # the consumer reports the cause; they are asked for again
+                self._arriving = None
+        elif self._latest is not None and self._latest != self._arrived and now - self._asked_at >= _ASK_SECONDS:
+            if tasks and (self._arrived is None or any(group.held for group in behind)):
+                self._asked_at, self._arriving = now, _Arriving(self._latest, self._positions.ask_ends(tasks))
+        if self._arrived is not None:
+            times = self._arrived
         else:
             times = [UNKNOWN if self._is_behind(now) and now - self._began < _PEER_SECONDS else NOTHING] * len(self._groups)
         return [min((times[other] for other in group.rule.upstream), default=NOTHING) for group in self._groups]

@@ -8,7 +8,7 @@ queue: a known lag of 0 is therefore checked again whenever the task would conti
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kstreams_repl.host.instance.clients import InstanceClients
 from kstreams_repl.host.instance.polling.input_bounds import InputBounds
@@ -95,14 +95,32 @@ class InputPositions:
         """
         if self._bounds is not None and self._bounds.is_reached(partition):
             return True
-        following = task.task.group.queues[partition].next_offset
-        if partition in self.routed and (following is None or following < self.routed[partition]):
-            return False
-        reached = max(task.starts[partition] if following is None else following, self.ends.get(partition, -1))
-        if self.ends.get(partition) == reached:
-            return True
+        reached = self._reached_by(task, partition)
+        if reached is None or self.ends.get(partition) == reached:
+            return reached is not None
         end = known_end(self._clients.consumer, partition)
         return end is not None and reached >= end
+
+    def _reached_by(self, task: ActiveTask, partition: TopicPartition) -> int | None:
+        """Return the offset up to which all records are in the task's queue; None while some are in an inbox."""
+        following = task.task.group.queues[partition].next_offset
+        if partition in self.routed and (following is None or following < self.routed[partition]):
+            return None
+        return max(task.starts[partition] if following is None else following, self.ends.get(partition, -1))
+
+    def has_reached(self, task: ActiveTask, ends: Mapping[TopicPartition, int]) -> bool:
+        """Return whether each partition of a task has a record in its queue, or all up to the given offset were there."""
+        for partition, queue in task.task.group.queues.items():
+            if not queue.size and ((reached := self._reached_by(task, partition)) is None or reached < ends.get(partition, 0)):
+                return False
+        return True
+
+    def ask_ends(self, tasks: Iterable[ActiveTask]) -> Callable[[], dict[TopicPartition, int] | None]:
+        """Ask the broker for the ends of the tasks' partitions, records of open transactions included: those of a transaction that is
+        committed are there before its markers are. The function returned gives the answer, as `Admin.ask_end_offsets`.
+        """
+        partitions = [partition for task in tasks for partition in task.task.group.queues]
+        return self._clients.admin.ask_end_offsets(partitions, isolation="read_uncommitted")
 
     def update_missing_lags(self, task: ActiveTask) -> None:
         """Refresh the lag of each empty queue before the task continues without it."""

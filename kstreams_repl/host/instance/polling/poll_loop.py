@@ -91,7 +91,6 @@ class PollLoop:
         self._rounds = None if scheduler is most_buffered else SchedulingRounds(scheduler)
         self._joins = [task for task in instance.tasks if task.joins]
         self._alignment = instance.alignment
-        self._drained_at = -math.inf
         self._paused: set[TopicPartition] = set()
         self._active_at = time.monotonic()
         self._pass_at = 0.0
@@ -152,8 +151,6 @@ class PollLoop:
                 messages = self._take_ahead()
                 if not messages:
                     messages = consume(_BATCH, 0)
-                    if len(messages) < _BATCH:
-                        self._drained_at = now
                 if not messages and idle:
                     message = poll(self._nap(now, self.until))
                     if message is not None:
@@ -198,7 +195,7 @@ class PollLoop:
             elif idle and not committer.settled:
                 committer.settle()
             if alignment is not None:
-                alignment.exchange(now, in_flight=committer.touched, drained_at=self._drained_at)
+                alignment.exchange(now, in_flight=committer.touched)
 
     def _end(self, signal: Signal) -> Signal:
         if signal is Signal.SUPERSEDED:

@@ -109,8 +109,6 @@ class ThreadedPollLoop(PollLoop):
                     message = consumer.poll(self._nap(now, self.until))
                     messages = [] if message is None else [message, *consumer.consume(_BATCH, 0)]
                 polled(monotonic() - now, len(messages))
-                if len(messages) < _BATCH:
-                    self._drained_at = now
                 if messages:
                     self._route(messages)
             else:
@@ -122,7 +120,7 @@ class ThreadedPollLoop(PollLoop):
             failpoint("F2")
             self._commit_when_due(monotonic())
             if alignment is not None:
-                alignment.exchange(monotonic(), in_flight=instance.committer.touched, drained_at=self._drained_at)
+                alignment.exchange(monotonic(), in_flight=instance.committer.touched)
 
     def _commit_when_due(self, now: float) -> None:
         instance, committer, timing = self.instance, self.instance.committer, self._timing
@@ -162,7 +160,7 @@ class ThreadedPollLoop(PollLoop):
         instance.committer.commit(more=more)
         self._touched_at = None
         if self._alignment is not None:
-            self._alignment.exchange(time.monotonic(), in_flight=False, drained_at=self._drained_at)
+            self._alignment.exchange(time.monotonic(), in_flight=False)
         if not more:
             instance.committer.settle()
         # 4. Begin a new transaction.

@@ -27,7 +27,7 @@ from kstreams_repl.host.instance.polling import alignment
 from kstreams_repl.host.instance.polling.poll_loop import PollLoop
 from kstreams_repl.host.instance.polling.processing_threads import ThreadedPollLoop
 from kstreams_repl.host.journal.journal_records import InstanceReport
-from kstreams_repl.system.types import TopicPartition
+from kstreams_repl.system.types import TaskId, TopicPartition
 from tests.unit.engine.runtime.rig import Outbox
 from tests.unit.host.instance.rig import Client, instance_of, rows
 
@@ -264,6 +264,50 @@ def test_each_repartition_of_a_chain_is_a_group_of_its_own() -> None:
     assert (first.parts, second.parts) == ({0}, {1})
     assert (first.upstream, second.upstream) == ((), (0,))
     assert first.limit(HOUR + 1) == 2 * HOUR and second.limit(HOUR + 1) == DAY
+
+
+def test_behind_an_intermediate_topic_a_group_waits_until_the_records_have_arrived_however_long_it_takes() -> None:
+    """It trusted that they come within 0.2 s of their commit; on a busy machine they did not."""
+    builder = StreamsBuilder()
+    hours = builder.stream("in").select_key(lambda key, value: "k").group_by_key()
+    counts = hours.windowed_by(TimeWindows.of_size_with_no_grace(HOUR)).count(store="hours").to_stream()
+    counts.select_key(lambda key, value: "all").group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(DAY)).count(store="days")
+    asked: list[int] = []
+
+    class Positions:
+        arrived = False
+
+        def is_at_end(self, task: Any, partition: TopicPartition) -> bool:
+            return True
+
+        def has_reached(self, task: Any, ends: Any) -> bool:
+            return self.arrived
+
+        def ask_ends(self, tasks: Any) -> Any:
+            asked.append(len(list(tasks)))
+            answers = iter((None, {TopicPartition("between", 0): 7}))
+            return lambda: next(answers)
+
+    def task_of(part: int, head: int) -> Any:
+        queue = SimpleNamespace(has_head=True, corrupted=False, head_ts=head)
+        group = SimpleNamespace(queues={TopicPartition("t", part): queue}, head_time=head)
+        task = SimpleNamespace(id=TaskId(part, 0), task=SimpleNamespace(group=group))
+        task.aligned_by = lambda limit, update: setattr(task, "limit", limit)
+        return task
+
+    positions: Any = Positions()
+    aligned = alignment.Alignment(rules(builder.build()), positions, slots=1)
+    first, second = task_of(0, 3 * DAY), task_of(1, 2 * DAY)
+    aligned.add(first)
+    aligned.add(second)
+    began = time.monotonic()
+    aligned.begin(None, began)
+    for after in (0.2, 1.0, 5.0):
+        aligned.exchange(began + after, in_flight=False)
+        assert second.limit() <= 0, "nothing is known of what has arrived"
+    positions.arrived = True
+    aligned.exchange(began + 5.1, in_flight=False)
+    assert second.limit() == 4 * DAY and asked == [1]
 
 
 def test_a_group_that_reads_what_it_writes_itself_does_not_wait_for_itself() -> None:
