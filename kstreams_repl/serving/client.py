@@ -23,19 +23,18 @@ from kstreams_repl.serving.client_requests import (
     ClientRequests,
     Events,
     RemoteResult,
-    many_asks,
     may_retry,
     next_read,
-    pair,
     plain_of,
+    reads_of_many,
     safe,
     subscription,
     token_of,
     unreachable,
-    value_of,
 )
+from kstreams_repl.serving.read import Read
 from kstreams_repl.serving.remote_errors import error_of
-from kstreams_repl.serving.server.reads import Read
+from kstreams_repl.serving.rows import pair, value_of
 from kstreams_repl.serving.wire import from_wire
 from kstreams_repl.system.durations import Seconds, as_seconds
 from kstreams_repl.system.errors import AccessDeniedError, KStreamsError, QueryServerError
@@ -100,8 +99,8 @@ class QueryClient(ClientRequests):
         Example:
             >>> [page.position for page in state.pages_of_many("counts", ["UA", "AA"])]     # doctest: +SKIP
         """
-        asks = [Ask(self.url, "POST", target, body) for target, body in many_asks(store, keys, stale, partition)]
-        return [self._result(self._ask(lambda turn, ask=ask: ask)) for ask in asks]
+        reads = reads_of_many(store, keys, stale, partition)
+        return [self._result(self._ask(lambda turn, read=read: self._route(read, turn))) for read in reads]
 
     def query(self, kind: str, store: str, key: Any = None, **options: Any) -> RemoteResult:
         """Return one page of an answer, with its position.
@@ -285,8 +284,8 @@ class AsyncQueryClient(ClientRequests):
             >>> await state.get_many("counts", ["UA", "AA"])     # doctest: +SKIP
         """
         found: dict[Any, Any] = {}
-        for target, body in many_asks(store, keys, stale):
-            answer = self._result(await self._ask(lambda turn, target=target, body=body: Ask(self.url, "POST", target, body)))
+        for read in reads_of_many(store, keys, stale):
+            answer = self._result(await self._ask(lambda turn, read=read: self._route(read, turn)))
             found |= {row["key"]: value_of(row) for row in answer.rows}
         return found
 

@@ -11,7 +11,7 @@ import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,12 +22,12 @@ from kstreams_repl.engine import serdes
 from kstreams_repl.engine.partitioning import partition_for_key
 from kstreams_repl.host.query_tokens import signature
 from kstreams_repl.serving.position import Position
+from kstreams_repl.serving.read import Read
 from kstreams_repl.serving.remote_errors import error_of
-from kstreams_repl.serving.server.reads import Read
-from kstreams_repl.serving.wire import from_wire, to_wire
+from kstreams_repl.serving.rows import value_of
+from kstreams_repl.serving.wire import from_wire, position_from_wire
 from kstreams_repl.system.errors import ConfigError, KStreamsError, StateStoreNotAvailableError
 from kstreams_repl.system.secrets import Secret
-from kstreams_repl.system.types import ValueAndTimestamp, VersionedRecord, Windowed
 
 FRESH_SECONDS = 5.0
 PAUSE_SECONDS = 0.05
@@ -112,7 +112,7 @@ class ClientRequests:
         base = None
         if read.has_key and turn == 0:
             base = self._owner(read)
-        return Ask(self.url if base is None else base, "GET", read.target(), trusted=base is None or base == self.url)
+        return Ask(self.url if base is None else base, *read.request(), trusted=base is None or base == self.url)
 
     def _owner(self, read: Read) -> str | None:
         partitions, name = self._where.owners.get(read.store), self._where.serdes.get(read.store)
@@ -135,7 +135,7 @@ class ClientRequests:
         plain = plain_of(response)
         return RemoteResult(
             [{name: from_wire(value) for name, value in row.items()} for row in plain["rows"]],
-            Position.from_json(json.dumps(plain.get("position") or {})),
+            position_from_wire(plain.get("position")),
             bool(plain.get("stale")),
             int(plain.get("lag", 0)),
             plain.get("next"),
@@ -143,26 +143,8 @@ class ClientRequests:
         )
 
     def _read(self, kind: str, store: str, key: Any = None, **options: Any) -> Read:
-        position = options.pop("position", None)
-        bound = {} if position is None else json.loads(position.to_json())
-        return Read(kind, store, key, options.pop("has_key", False), bound=bound, **{k: v for k, v in options.items() if v is not None})
-
-
-def value_of(row: Mapping[str, Any]) -> Any:
-    """Return the value of a row as a local read returns it.
-
-    Example:
-        >>> value_of({"key": "a", "value": 2, "timestamp": 7})
-        ValueAndTimestamp(value=2, timestamp=7)
-    """
-    if "valid_to" in row:
-        return VersionedRecord(row["value"], row["timestamp"], row["valid_to"])
-    return ValueAndTimestamp(row["value"], row["timestamp"]) if "timestamp" in row else row["value"]
-
-
-def pair(row: Mapping[str, Any]) -> tuple[Any, Any]:
-    key = Windowed(row["key"], row["window_start"], row["window_end"]) if "window_start" in row else row["key"]
-    return key, value_of(row)
+        given = {name: value for name, value in options.items() if value is not None}
+        return Read(kind, store, key, given.pop("has_key", False), bound=given.pop("position", None), **given)
 
 
 def plain_of(response: httpx.Response) -> Any:
@@ -227,15 +209,14 @@ def subscription(url: str, store: str, after: str | None, snapshot: bool | None)
     return Ask(url, "GET", f"/subscribe/{store}?{httpx.QueryParams(query)}")
 
 
-def many_asks(store: str, keys: Iterable[Any], stale: bool, partition: int | None = None) -> Iterator[tuple[str, bytes]]:
-    wanted = list(keys)
-    for at in range(0, len(wanted), _MANY):
-        content = {"keys": [to_wire(key) for key in wanted[at : at + _MANY]], "stale": stale, "partition": partition}
-        yield f"/state/stores/{store}", json.dumps(content).encode()
+def reads_of_many(store: str, keys: Iterable[Any], stale: bool, partition: int | None = None) -> Iterator[Read]:
+    asked = list(keys)
+    for first in range(0, len(asked), _MANY):
+        yield Read("many", store, keys=asked[first : first + _MANY], stale=stale, partition=partition)
 
 
 def next_read(read: Read, page: Any) -> Read:
-    return replace(read, after=(page[0], page[1], from_wire(page[2])))
+    return read._replace(after=(page[0], page[1], from_wire(page[2])))
 
 
 def safe(response: httpx.Response) -> Any:

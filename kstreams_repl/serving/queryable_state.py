@@ -7,11 +7,11 @@ from typing import Any
 
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.host.instance.state.state_directory import state_root
+from kstreams_repl.serving.local_parts import LocalStoreProvider
 from kstreams_repl.serving.local_stores import LocalStores
-from kstreams_repl.serving.read_only_stores import LocalStoreProvider
 from kstreams_repl.serving.run_query import run_query
 from kstreams_repl.serving.state_query import StateQueryRequest, StateQueryResult
-from kstreams_repl.serving.store_types import QueryableStoreType, StoreQueryParameters
+from kstreams_repl.serving.store_types import QueryableStoreType, StateStoreProvider, StoreQueryParameters
 from kstreams_repl.system.durations import Seconds, as_seconds
 from kstreams_repl.system.errors import CallError
 
@@ -42,9 +42,14 @@ class QueryableState:
             UnknownStateStoreError: there is no such store.
             InvalidStateStoreError: the store is of another type, or cannot be read now; the class says whether asking again helps.
         """
-        asked = asked_for(asked, store_type)
-        provider = LocalStoreProvider(self.local, partition=asked.partition, stale=asked.stale_stores)
-        provider.stores(asked.store_name, asked.queryable_store_type)  # refuses now what it would refuse at the first read
+        if isinstance(asked, str):
+            if store_type is None:
+                raise CallError(
+                    f"expected the type of store {asked!r}", hint="for example QueryableStoreTypes.key_value_store()", argument="store_type"
+                )
+            asked = StoreQueryParameters(asked, store_type)
+        provider = self._provider(asked)
+        provider.parts(asked.store_name, asked.queryable_store_type)  # refuses now what it would refuse at the first read
         return asked.queryable_store_type.create(provider, asked.store_name)
 
     def query(self, request: StateQueryRequest, *, timeout: Seconds = 0.0) -> StateQueryResult:
@@ -58,7 +63,13 @@ class QueryableState:
             UnknownStateStoreError: there is no such store.
             StreamsNotStartedError: the application was never started on this host.
         """
-        return run_query(self.local, request, timeout=as_seconds(timeout, "timeout"))
+        return self._run(request, as_seconds(timeout, "timeout"))
+
+    def _provider(self, asked: StoreQueryParameters) -> StateStoreProvider:
+        return LocalStoreProvider(self.local, partition=asked.partition, stale=asked.stale_stores)
+
+    def _run(self, request: StateQueryRequest, seconds: float) -> StateQueryResult:
+        return run_query(self.local, request, timeout=seconds)
 
     @property
     def notes(self) -> list[str]:
@@ -74,21 +85,6 @@ class QueryableState:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def asked_for(asked: str | StoreQueryParameters, store_type: QueryableStoreType | None) -> StoreQueryParameters:
-    """Return which store is asked for.
-
-    Raises:
-        CallError: a name without a type.
-    """
-    if not isinstance(asked, str):
-        return asked
-    if store_type is None:
-        raise CallError(
-            f"expected the type of store {asked!r}", hint="for example QueryableStoreTypes.key_value_store()", argument="store_type"
-        )
-    return StoreQueryParameters(asked, store_type)
 
 
 def open_state(application_id: str, state_dir: str | os.PathLike[str] | None = None) -> QueryableState:

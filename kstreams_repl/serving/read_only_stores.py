@@ -1,48 +1,32 @@
-"""The stores that a query reads: composites over the parts of a store on this host, one for each partition.
+"""The stores that a query reads: typed handles with Kafka Streams' reads in snake_case, over the parts of a store.
 
-A part of a store is a `TaskPart`: it has the reads of its kind of store under their names, each at the last commit of its task. The
-composites have Kafka Streams' reads in snake_case and find their parts at each read, so they work again after a task has moved.
+Each read of a handle is a `Read`, which its parts answer: partitions on this host (`local_parts`), or query servers (`remote_stores`).
+A handle finds its parts at each read, so it works again after a task has moved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
-from kstreams_repl.engine.stores.engine.failures import RawError
 from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
-from kstreams_repl.serving.local_stores import LocalStores
+from kstreams_repl.serving.read import Read
 from kstreams_repl.serving.row_iterator import Held, RowIterator
-from kstreams_repl.serving.task_view import migrated
-from kstreams_repl.system.errors import InvalidStateStoreError, NullKeyError
+from kstreams_repl.serving.rows import KEY_VALUE
+from kstreams_repl.system.errors import NullKeyError
 from kstreams_repl.system.types import ValueAndTimestamp
 
-_KEY_VALUE_READS = frozenset({"get", "range", "reverse_range", "all", "reverse_all", "prefix_scan", "approximate_num_entries"})
-_WINDOW_READS = frozenset(
-    {
-        "fetch", "backward_fetch", "fetch_range", "backward_fetch_range", "fetch_all", "backward_fetch_all", "all", "backward_all",
-    }
-)  # fmt: skip
-_SESSION_READS = frozenset(
-    {
-        "fetch", "backward_fetch", "fetch_range", "backward_fetch_range", "fetch_session", "find_sessions", "backward_find_sessions",
-        "find_sessions_range", "backward_find_sessions_range", "find_closed", "all",
-    }
-)  # fmt: skip
-READS = {
-    StoreKind.KEY_VALUE: _KEY_VALUE_READS,
-    StoreKind.LRU: _KEY_VALUE_READS,
-    StoreKind.TIMESTAMPED_KEY_VALUE: _KEY_VALUE_READS,
-    StoreKind.WINDOW: _WINDOW_READS,
-    StoreKind.TIMESTAMPED_WINDOW: _WINDOW_READS,
-    StoreKind.TIME_ORDERED_WINDOW: _WINDOW_READS,
-    StoreKind.SESSION: _SESSION_READS,
-    StoreKind.VERSIONED: frozenset({"get", "versions", "range", "all"}),
-}
-"""The reads of each kind of store."""
+
+class StorePart(Protocol):
+    """One partition of a store, or all of them, that answers reads."""
+
+    builder: StoreBuilder
+
+    def open(self, read: Read) -> tuple[Held | None, Any]:
+        """Return (what an iterator holds, None) for rows, or (None, the value)."""
 
 
-_stamped = ValueAndTimestamp._make
+Parts = Callable[[], Sequence[StorePart]]
 
 
 def without_timestamp(item: Any) -> Any:
@@ -54,132 +38,67 @@ def without_timestamp(item: Any) -> Any:
     return item
 
 
-class TaskPart:
-    """One partition of a store, for reading: the reads of its kind (`READS`) are its methods.
+def with_start(row: Any) -> Any:
+    """Return (window start, value) of (windowed key, value)."""
+    return row[0].start, row[1]
+
+
+def value_only(row: Any) -> Any:
+    """Return the value of (key, value)."""
+    return row[1]
+
+
+class _ReadOnlyStore:
+    """What the handles have in common.
 
     Args:
-        stale: whether a copy that is behind may answer.
-        show: applied to each result; None: none.
-        headers: a store that keeps headers shows them.
+        stamped: show the timestamps of values.
     """
 
-    def __init__(
-        self,
-        local: LocalStores,
-        builder: StoreBuilder,
-        partition: int,
-        *,
-        stale: bool = False,
-        show: Callable[[Any], Any] | None = None,
-        headers: bool = False,
-    ) -> None:
-        self.partition = partition
-        self._local = local
-        self._builder = builder
-        self._stale = stale
-        self._show = show
-        self._headers = headers
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name not in READS.get(self._builder.kind, ()):
-            raise AttributeError(f"a {self._builder.kind} store has no read {name!r}")
-        return lambda *args: self.read(name, *args)
-
-    def read(self, name: str, *args: Any) -> Any:
-        """Return what a read finds; rows as an iterator that holds its commit."""
-        held, found = self.open(name, *args)
-        if held is not None:
-            return RowIterator([held], self._show)
-        return found if self._show is None else self._show(found)
-
-    def open(self, name: str, *args: Any) -> tuple[Held | None, Any]:
-        """Return (what an iterator holds, None) for rows, or (None, the value)."""
-        reader, view = self._local.take(self._builder.name, self.partition, stale=self._stale)
-        rows = None
-        try:
-            rows = getattr(view.store(self._builder, headers=self._headers), name)(*args)
-            if isinstance(rows, Iterator):
-                return (reader, view, rows), None
-            return None, rows
-        except RawError as error:
-            raise migrated(reader.task) from error
-        finally:
-            if not isinstance(rows, Iterator):
-                reader.give(view)
-
-    def get_many(self, keys: Sequence[Any]) -> list[Any]:
-        """Return the value of each key, all as of one commit; for stores with `get`."""
-        with self._local.view(self._builder.name, self.partition, stale=self._stale) as view:
-            found = view.get_many(self._builder, keys, headers=self._headers)
-        if self._builder.kind is StoreKind.TIMESTAMPED_KEY_VALUE and not self._headers:
-            found = [None if item is None else _stamped(item) for item in found]
-        return found if self._show is None else list(map(self._show, found))
-
-    def __repr__(self) -> str:
-        return f"TaskPart({self._builder.name!r}, partition {self.partition})"
-
-
-class _Provider(Protocol):
-    def stores(self, name: str, store_type: Any) -> Sequence[Any]: ...
-
-
-class StoreParts:
-    """Finds the parts of a store at each read."""
-
-    def __init__(self, provider: _Provider, name: str, store_type: Any) -> None:
+    def __init__(self, name: str, parts: Parts, *, stamped: bool = False) -> None:
         self.name = name
-        self._provider = provider
-        self._type = store_type
-
-    def __call__(self) -> Sequence[Any]:
-        return self._provider.stores(self.name, self._type)
-
-
-class _Composite:
-    """What the composites have in common."""
-
-    def __init__(self, parts: Callable[[], Sequence[TaskPart]], *, stamped: bool = False) -> None:
         self._parts = parts
         self._show = None if stamped else without_timestamp
 
-    @property
-    def name(self) -> str:
-        """The store's name."""
-        return str(getattr(self._parts, "name", ""))
-
-    def _first(self, read: str, *args: Any) -> Any:
+    def _value(self, kind: str, key: Any, first: int | None = None, last: int | None = None, as_of: int | None = None) -> Any:
         """Return the first part's answer that is not None."""
-        if args[0] is None:
-            raise NullKeyError(f"store {self.name}: the key must not be null", store=self.name, hint="ask for a key")
+        if key is None:
+            raise self._null_key()
+        read = Read(kind, self.name, key, True, time_from=first, time_to=last, as_of=as_of)
         for part in self._parts():
-            found = part.open(read, *args)[1]
-            if found is not None:
-                return found if self._show is None else self._show(found)
+            value = part.open(read)[1]
+            if value is not None:
+                return value if self._show is None else self._show(value)
         return None
 
-    def _rows(self, read: str, *args: Any) -> RowIterator:
+    def _rows(self, kind: str, *, show: Callable[[Any], Any] | None = None, **bounds: Any) -> RowIterator:
         """Return the rows of all parts, by partition."""
+        shown = self._show if show is None else show if self._show is None else lambda row: without_timestamp(show(row))
+        read = Read(kind, self.name, **bounds)
         held: list[Held] = []
         try:
             for part in self._parts():
-                one = part.open(read, *args)[0]
-                if one is not None:
-                    held.append(one)
-            return RowIterator(held, self._show)
+                rows = part.open(read)[0]
+                if rows is not None:
+                    held.append(rows)
+            return RowIterator(held, shown)
         except BaseException:
             RowIterator(held).close()
             raise
 
-    def _rows_of(self, key: Any, read: str, *args: Any) -> RowIterator:
+    def _rows_of(self, kind: str, key: Any, **bounds: Any) -> RowIterator:
         if key is None:
-            raise NullKeyError(f"store {self.name}: the key must not be null", store=self.name, hint="ask for a key")
-        return self._rows(read, key, *args)
+            raise self._null_key()
+        return self._rows(kind, key=key, has_key=True, **bounds)
+
+    def _null_key(self) -> NullKeyError:
+        return NullKeyError(f"store {self.name}: the key must not be null", store=self.name, hint="ask for a key")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
 
 
-class ReadOnlyKeyValueStore(_Composite):
+class ReadOnlyKeyValueStore(_ReadOnlyStore):
     """A key-value store, for reading. Rows come partition by partition, within one in the order of the serialized keys."""
 
     def get(self, key: Any) -> Any:
@@ -191,7 +110,7 @@ class ReadOnlyKeyValueStore(_Composite):
         Raises:
             InvalidStateStoreError: it cannot be read now; see its class.
         """
-        return self._first("get", key)
+        return self._value("get", key)
 
     def get_many(self, keys: Iterable[Any]) -> dict[Any, Any]:
         """Return the values of the keys that have one. Each partition answers as of one commit.
@@ -202,7 +121,7 @@ class ReadOnlyKeyValueStore(_Composite):
         wanted = list(dict.fromkeys(keys))
         found: dict[Any, Any] = {}
         for part in self._parts():
-            values = part.get_many(wanted)
+            values = part.open(Read("many", self.name, keys=wanted))[1]
             found |= {key: value for key, value in zip(wanted, values, strict=True) if value is not None}
             wanted = [key for key, value in zip(wanted, values, strict=True) if value is None]
             if not wanted:
@@ -215,7 +134,7 @@ class ReadOnlyKeyValueStore(_Composite):
         Args:
             from_key, to_key: the bounds.
         """
-        return self._rows("range", from_key, to_key)
+        return self._rows("range", low=from_key, high=to_key)
 
     def reverse_range(self, from_key: Any = None, to_key: Any = None) -> RowIterator:
         """Return what `range` does, each partition from its last key to its first.
@@ -223,15 +142,15 @@ class ReadOnlyKeyValueStore(_Composite):
         Args:
             from_key, to_key: the bounds.
         """
-        return self._rows("reverse_range", from_key, to_key)
+        return self._rows("range", low=from_key, high=to_key, reverse=True)
 
     def all(self) -> RowIterator:
         """Return every (key, value)."""
-        return self._rows("all")
+        return self._rows("range")
 
     def reverse_all(self) -> RowIterator:
         """Return what `all` does, each partition from its last key to its first."""
-        return self._rows("reverse_all")
+        return self._rows("range", reverse=True)
 
     def prefix_scan(self, prefix: Any, serialize: Any = None) -> RowIterator:
         """Return (key, value) whose serialized key begins with a prefix.
@@ -240,14 +159,16 @@ class ReadOnlyKeyValueStore(_Composite):
             prefix: not None.
             serialize: serde of the prefix, or a function that returns bytes; None: the store's key serde.
         """
-        return self._rows_of(prefix, "prefix_scan", serialize)
+        if prefix is None:
+            raise self._null_key()
+        return self._rows("prefix", prefix=prefix, serializer=serialize)
 
     def approximate_num_entries(self) -> int:
         """Return the number of rows on this host, approximately."""
-        return sum(int(part.open("approximate_num_entries")[1]) for part in self._parts())
+        return sum(int(part.open(Read("count", self.name))[1]) for part in self._parts())
 
 
-class ReadOnlyWindowStore(_Composite):
+class ReadOnlyWindowStore(_ReadOnlyStore):
     """A window store, for reading. Bounds are window starts in milliseconds, inclusive on both ends."""
 
     def fetch(self, key: Any, time_from: int, time_to: int | None = None) -> Any:
@@ -257,7 +178,9 @@ class ReadOnlyWindowStore(_Composite):
             key: not None.
             time_from, time_to: window starts.
         """
-        return self._first("fetch", key, time_from) if time_to is None else self._rows_of(key, "fetch", time_from, time_to)
+        if time_to is None:
+            return self._value("window", key, time_from)
+        return self._rows_of("windows", key, time_from=time_from, time_to=time_to, show=with_start)
 
     def backward_fetch(self, key: Any, time_from: int, time_to: int) -> RowIterator:
         """Return (window start, value), the latest first.
@@ -266,7 +189,7 @@ class ReadOnlyWindowStore(_Composite):
             key: not None.
             time_from, time_to: window starts.
         """
-        return self._rows_of(key, "backward_fetch", time_from, time_to)
+        return self._rows_of("windows", key, time_from=time_from, time_to=time_to, reverse=True, show=with_start)
 
     def fetch_range(self, from_key: Any, to_key: Any, time_from: int, time_to: int) -> RowIterator:
         """Return (windowed key, value) of several keys.
@@ -275,7 +198,7 @@ class ReadOnlyWindowStore(_Composite):
             from_key, to_key: the bounds; None leaves that end open.
             time_from, time_to: window starts.
         """
-        return self._rows("fetch_range", from_key, to_key, time_from, time_to)
+        return self._rows("windows", low=from_key, high=to_key, time_from=time_from, time_to=time_to)
 
     def backward_fetch_range(self, from_key: Any, to_key: Any, time_from: int, time_to: int) -> RowIterator:
         """Return what `fetch_range` does, in reverse.
@@ -284,7 +207,7 @@ class ReadOnlyWindowStore(_Composite):
             from_key, to_key: the bounds; None leaves that end open.
             time_from, time_to: window starts.
         """
-        return self._rows("backward_fetch_range", from_key, to_key, time_from, time_to)
+        return self._rows("windows", low=from_key, high=to_key, time_from=time_from, time_to=time_to, reverse=True)
 
     def fetch_all(self, time_from: int, time_to: int) -> RowIterator:
         """Return (windowed key, value) of all keys.
@@ -292,7 +215,7 @@ class ReadOnlyWindowStore(_Composite):
         Args:
             time_from, time_to: window starts.
         """
-        return self._rows("fetch_all", time_from, time_to)
+        return self._rows("windows", time_from=time_from, time_to=time_to)
 
     def backward_fetch_all(self, time_from: int, time_to: int) -> RowIterator:
         """Return what `fetch_all` does, in reverse.
@@ -300,18 +223,18 @@ class ReadOnlyWindowStore(_Composite):
         Args:
             time_from, time_to: window starts.
         """
-        return self._rows("backward_fetch_all", time_from, time_to)
+        return self._rows("windows", time_from=time_from, time_to=time_to, reverse=True)
 
     def all(self) -> RowIterator:
         """Return every (windowed key, value)."""
-        return self._rows("all")
+        return self._rows("windows")
 
     def backward_all(self) -> RowIterator:
         """Return what `all` does, in reverse."""
-        return self._rows("backward_all")
+        return self._rows("windows", reverse=True)
 
 
-class ReadOnlySessionStore(_Composite):
+class ReadOnlySessionStore(_ReadOnlyStore):
     """A session store, for reading."""
 
     def fetch(self, key: Any) -> RowIterator:
@@ -320,7 +243,7 @@ class ReadOnlySessionStore(_Composite):
         Args:
             key: not None.
         """
-        return self._rows_of(key, "fetch")
+        return self._rows_of("sessions", key)
 
     def backward_fetch(self, key: Any) -> RowIterator:
         """Return what `fetch` does, the latest first.
@@ -328,7 +251,11 @@ class ReadOnlySessionStore(_Composite):
         Args:
             key: not None.
         """
-        return self._rows_of(key, "backward_fetch")
+        return self._rows_of("sessions", key, reverse=True)
+
+    def all(self) -> RowIterator:
+        """Return every (session, value)."""
+        return self._rows("sessions")
 
     def fetch_range(self, from_key: Any = None, to_key: Any = None) -> RowIterator:
         """Return (session, value) of several keys.
@@ -336,7 +263,7 @@ class ReadOnlySessionStore(_Composite):
         Args:
             from_key, to_key: the bounds; None leaves that end open.
         """
-        return self._rows("fetch_range", from_key, to_key)
+        return self._rows("sessions", low=from_key, high=to_key)
 
     def backward_fetch_range(self, from_key: Any = None, to_key: Any = None) -> RowIterator:
         """Return what `fetch_range` does, in reverse.
@@ -344,7 +271,7 @@ class ReadOnlySessionStore(_Composite):
         Args:
             from_key, to_key: the bounds; None leaves that end open.
         """
-        return self._rows("backward_fetch_range", from_key, to_key)
+        return self._rows("sessions", low=from_key, high=to_key, reverse=True)
 
     def fetch_session(self, key: Any, start: int, end: int) -> Any:
         """Return the value of one session.
@@ -353,7 +280,7 @@ class ReadOnlySessionStore(_Composite):
             key: not None.
             start, end: of the session, in milliseconds.
         """
-        return self._first("fetch_session", key, start, end)
+        return self._value("session", key, start, end)
 
     def find_sessions(self, key: Any, earliest_end: int, latest_start: int) -> RowIterator:
         """Return (session, value) of a key's sessions that end at `earliest_end` or later and start at `latest_start` or earlier.
@@ -362,7 +289,7 @@ class ReadOnlySessionStore(_Composite):
             key: not None.
             earliest_end, latest_start: in milliseconds.
         """
-        return self._rows_of(key, "find_sessions", earliest_end, latest_start)
+        return self._rows_of("sessions", key, time_from=earliest_end, time_to=latest_start)
 
     def backward_find_sessions(self, key: Any, earliest_end: int, latest_start: int) -> RowIterator:
         """Return what `find_sessions` does, the latest first.
@@ -371,7 +298,7 @@ class ReadOnlySessionStore(_Composite):
             key: not None.
             earliest_end, latest_start: in milliseconds.
         """
-        return self._rows_of(key, "backward_find_sessions", earliest_end, latest_start)
+        return self._rows_of("sessions", key, time_from=earliest_end, time_to=latest_start, reverse=True)
 
     def find_sessions_range(self, from_key: Any, to_key: Any, earliest_end: int, latest_start: int) -> RowIterator:
         """Return what `find_sessions` does, of several keys.
@@ -380,7 +307,7 @@ class ReadOnlySessionStore(_Composite):
             from_key, to_key: the bounds; None leaves that end open.
             earliest_end, latest_start: in milliseconds.
         """
-        return self._rows("find_sessions_range", from_key, to_key, earliest_end, latest_start)
+        return self._rows("sessions", low=from_key, high=to_key, time_from=earliest_end, time_to=latest_start)
 
     def backward_find_sessions_range(self, from_key: Any, to_key: Any, earliest_end: int, latest_start: int) -> RowIterator:
         """Return what `find_sessions_range` does, in reverse.
@@ -389,10 +316,10 @@ class ReadOnlySessionStore(_Composite):
             from_key, to_key: the bounds; None leaves that end open.
             earliest_end, latest_start: in milliseconds.
         """
-        return self._rows("backward_find_sessions_range", from_key, to_key, earliest_end, latest_start)
+        return self._rows("sessions", low=from_key, high=to_key, time_from=earliest_end, time_to=latest_start, reverse=True)
 
 
-class ReadOnlyVersionedStore(_Composite):
+class ReadOnlyVersionedStore(_ReadOnlyStore):
     """A versioned store, for reading."""
 
     def get(self, key: Any, as_of: int | None = None) -> Any:
@@ -402,7 +329,7 @@ class ReadOnlyVersionedStore(_Composite):
             key: not None.
             as_of: a time in milliseconds; None: the latest version.
         """
-        return self._first("get", key, as_of)
+        return self._value("get", key, as_of=as_of)
 
     def versions(self, key: Any, time_from: int, time_to: int, newest_first: bool = True) -> RowIterator:
         """Return the versions of a key that were valid at some time in a range.
@@ -412,7 +339,7 @@ class ReadOnlyVersionedStore(_Composite):
             time_from, time_to: in milliseconds.
             newest_first: the order.
         """
-        return self._rows_of(key, "versions", time_from, time_to, newest_first)
+        return self._rows_of("versions", key, time_from=time_from, time_to=time_to, reverse=newest_first, show=value_only)
 
     def range(self, from_key: Any = None, to_key: Any = None, as_of: int | None = None) -> RowIterator:
         """Return (key, version) with from_key <= key <= to_key.
@@ -421,53 +348,18 @@ class ReadOnlyVersionedStore(_Composite):
             from_key, to_key: the bounds; None leaves that end open.
             as_of: a time in milliseconds; None: the latest versions.
         """
-        return self._rows("range", from_key, to_key, as_of)
+        return self._rows("range", low=from_key, high=to_key, as_of=as_of)
 
     def all(self) -> RowIterator:
         """Return (key, latest version) of every key."""
-        return self._rows("all")
+        return self._rows("range")
 
 
-def expect_accepted(store_type: Any, builder: StoreBuilder) -> None:
-    """Raise InvalidStateStoreError if a type of queryable store does not accept a store."""
-    if not store_type.accepts(builder):
-        raise InvalidStateStoreError(
-            f"store {builder.name!r} is a {builder.kind} store, which {store_type!r} does not accept; asking again does not help",
-            hint="take the type for its kind from QueryableStoreTypes",
-            store=builder.name,
-        )
+def handle_of(part: StorePart) -> _ReadOnlyStore:
+    """Return the handle of one part, which shows the timestamps of its values."""
+    kind = part.builder.kind
+    handle = ReadOnlyKeyValueStore if kind in KEY_VALUE else _HANDLES.get(kind, ReadOnlyWindowStore)
+    return handle(part.builder.name, lambda: [part], stamped=True)
 
 
-class LocalStoreProvider:
-    """`StateStoreProvider` over the stores of this host.
-
-    Args:
-        partition: only this one; None: all that are here.
-        stale: whether copies that are behind may answer.
-    """
-
-    def __init__(self, local: LocalStores, *, partition: int | None = None, stale: bool = False) -> None:
-        self._local = local
-        self._partition = partition
-        self._stale = stale
-        self._known: tuple[tuple[list[int], bool], list[TaskPart]] = (([], False), [])
-
-    def stores(self, name: str, store_type: Any) -> Sequence[TaskPart]:
-        """Return the parts of a store, one for each partition.
-
-        Args:
-            name: the store's name.
-            store_type: must accept the store.
-
-        Raises:
-            InvalidStateStoreError: it does not, no part is here, or instances keep it in their memory.
-        """
-        builder = self._local.builder(name)
-        expect_accepted(store_type, builder)
-        self._local.refuse_memory(name)
-        partitions = self._local.expect_any(name, stale=self._stale) if self._partition is None else [self._partition]
-        headers = getattr(store_type, "headers", False)
-        if (partitions, headers) != self._known[0]:
-            parts = [TaskPart(self._local, builder, partition, stale=self._stale, headers=headers) for partition in partitions]
-            self._known = ((partitions, headers), parts)
-        return self._known[1]
+_HANDLES: dict[StoreKind, type[_ReadOnlyStore]] = {StoreKind.SESSION: ReadOnlySessionStore, StoreKind.VERSIONED: ReadOnlyVersionedStore}

@@ -8,22 +8,27 @@ from typing import Any, Protocol
 
 from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
 from kstreams_repl.serving import read_only_stores as stores
-from kstreams_repl.serving.read_only_stores import StoreParts
+from kstreams_repl.serving.read_only_stores import StorePart, handle_of
+from kstreams_repl.serving.rows import KEY_VALUE, WINDOWS, is_timestamped
+from kstreams_repl.system.errors import InvalidStateStoreError
 
 _TIMESTAMPED = frozenset({StoreKind.TIMESTAMPED_KEY_VALUE})
-_KEY_VALUE = frozenset({StoreKind.KEY_VALUE, StoreKind.LRU}) | _TIMESTAMPED
-_WINDOW = frozenset({StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW, StoreKind.TIME_ORDERED_WINDOW})
 
 
-class StateStoreProvider(Protocol):
+class StateStoreProvider:
     """What a `QueryableStoreType` reads."""
 
     def stores(self, name: str, store_type: QueryableStoreType) -> Sequence[Any]:
-        """Return the store's parts on this host, one for each partition, each with the reads of its kind of store.
+        """Return the store's parts, one for each partition on this host, each with the reads of its kind of store.
 
         Raises:
             InvalidStateStoreError: the type does not accept the store, or no part of it can be read now.
         """
+        return [handle_of(part) for part in self.parts(name, store_type)]
+
+    def parts(self, name: str, store_type: QueryableStoreType) -> Sequence[StorePart]:
+        """Return the parts as `stores` does, without reads of their own: they answer a `Read`."""
+        raise NotImplementedError
 
 
 class QueryableStoreType(Protocol):
@@ -60,11 +65,11 @@ class QueryableStoreType(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _BuiltIn:
-    """A kind of store with a composite of ours."""
+    """A kind of store with a handle of ours."""
 
     name: str
     kinds: frozenset[StoreKind]
-    composite: Any
+    handle: Any
     stamped: bool = False
     headers: bool = False
 
@@ -72,17 +77,20 @@ class _BuiltIn:
         return store.kind in self.kinds and (not self.stamped or is_timestamped(store)) and (not self.headers or bool(store.headers))
 
     def create(self, provider: StateStoreProvider, name: str) -> Any:
-        return self.composite(StoreParts(provider, name, self), stamped=self.stamped or self.headers)
+        return self.handle(name, lambda: provider.parts(name, self), stamped=self.stamped or self.headers)
 
     def __repr__(self) -> str:
         return f"QueryableStoreTypes.{self.name}()"
 
 
-def is_timestamped(store: StoreBuilder) -> bool:
-    """Return whether the values of a store carry timestamps."""
-    if store.kind is StoreKind.TIME_ORDERED_WINDOW:
-        return bool(store.options.get("timestamped", True))
-    return store.kind in (StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMESTAMPED_WINDOW)
+def expect_accepted(store_type: QueryableStoreType, builder: StoreBuilder) -> None:
+    """Raise InvalidStateStoreError if a type of queryable store does not accept a store."""
+    if not store_type.accepts(builder):
+        raise InvalidStateStoreError(
+            f"store {builder.name!r} is a {builder.kind} store, which {store_type!r} does not accept; asking again does not help",
+            hint="take the type for its kind from QueryableStoreTypes",
+            store=builder.name,
+        )
 
 
 class QueryableStoreTypes:
@@ -103,7 +111,7 @@ class QueryableStoreTypes:
             >>> ks.QueryableStoreTypes.key_value_store().accepts(ks.StoreBuilder("counts", ks.StoreKind.KEY_VALUE))
             True
         """
-        return _BuiltIn("key_value_store", _KEY_VALUE, stores.ReadOnlyKeyValueStore)
+        return _BuiltIn("key_value_store", KEY_VALUE, stores.ReadOnlyKeyValueStore)
 
     @staticmethod
     def timestamped_key_value_store() -> QueryableStoreType:
@@ -125,7 +133,7 @@ class QueryableStoreTypes:
             >>> ks.QueryableStoreTypes.window_store()
             QueryableStoreTypes.window_store()
         """
-        return _BuiltIn("window_store", _WINDOW, stores.ReadOnlyWindowStore)
+        return _BuiltIn("window_store", WINDOWS, stores.ReadOnlyWindowStore)
 
     @staticmethod
     def timestamped_window_store() -> QueryableStoreType:
@@ -136,7 +144,7 @@ class QueryableStoreTypes:
             >>> ks.QueryableStoreTypes.timestamped_window_store()
             QueryableStoreTypes.timestamped_window_store()
         """
-        return _BuiltIn("timestamped_window_store", _WINDOW, stores.ReadOnlyWindowStore, stamped=True)
+        return _BuiltIn("timestamped_window_store", WINDOWS, stores.ReadOnlyWindowStore, stamped=True)
 
     @staticmethod
     def session_store() -> QueryableStoreType:
@@ -169,7 +177,7 @@ class QueryableStoreTypes:
             >>> ks.QueryableStoreTypes.timestamped_window_store_with_headers()
             QueryableStoreTypes.timestamped_window_store_with_headers()
         """
-        return _BuiltIn("timestamped_window_store_with_headers", _WINDOW, stores.ReadOnlyWindowStore, headers=True)
+        return _BuiltIn("timestamped_window_store_with_headers", WINDOWS, stores.ReadOnlyWindowStore, headers=True)
 
     @staticmethod
     def session_store_with_headers() -> QueryableStoreType:

@@ -15,6 +15,7 @@ from itertools import chain
 from typing import Any
 
 from kstreams_repl.engine.serdes import Serde
+from kstreams_repl.serving.position import Position
 from kstreams_repl.system.errors import CallError
 from kstreams_repl.system.types import Windowed
 
@@ -55,6 +56,21 @@ def to_wire(value: Any, depth: int = 0) -> Any:
     if isinstance(value, str | int):
         return kind.__mro__[-2](value) if kind.__mro__[-2] in (str, int) else str(value)
     return {"$text": str(value)}
+
+
+def page_text(after: tuple[int, int, Any]) -> str:
+    """Return where the next page begins, as text."""
+    return json.dumps([after[0], after[1], to_wire(after[2])], separators=(",", ":"))
+
+
+def position_to_wire(position: Position) -> dict[str, dict[str, int]]:
+    """Return a position as JSON values."""
+    return {topic: {str(part): offset for part, offset in offsets.items()} for topic, offsets in position.offsets.items()}
+
+
+def position_from_wire(content: Mapping[str, Mapping[str, int]] | None) -> Position:
+    """Return the position that `position_to_wire` has written."""
+    return Position({topic: {int(part): offset for part, offset in parts.items()} for topic, parts in (content or {}).items()})
 
 
 def rows_to_wire(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

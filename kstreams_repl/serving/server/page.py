@@ -25,7 +25,7 @@ from kstreams_repl.pictures.svg import svg_of
 from kstreams_repl.pictures.view import View, simplified, summary_of
 from kstreams_repl.serving.discovery import Discovery
 from kstreams_repl.serving.server.answers import encoded
-from kstreams_repl.serving.server.reads import truth
+from kstreams_repl.serving.server.parsing import refuse_unknown, truth
 from kstreams_repl.serving.server.subscriptions import event_answer
 from kstreams_repl.system.errors import CallError
 
@@ -92,10 +92,7 @@ def view_of(query: Mapping[str, str]) -> View:
     Raises:
         CallError: a parameter is unknown or has an invalid value.
     """
-    unknown = set(query) - {"names", "repartitions", "collapsed"}
-    if unknown:
-        hint = "known: names, repartitions, collapsed"
-        raise CallError(f"unknown parameter {min(unknown)[:40]!r}", hint=hint, argument=min(unknown)[:40])
+    refuse_unknown(query, ("names", "repartitions", "collapsed"))
     collapsed = query.get("collapsed", "")
     if len(collapsed) > 1_000 or not all(number.isdecimal() for number in collapsed.split(",") if collapsed):
         raise CallError(f"collapsed must be numbers of sub-topologies, got {collapsed[:40]!r}", hint="0,2", argument="collapsed")

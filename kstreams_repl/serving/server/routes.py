@@ -15,12 +15,13 @@ from kstreams_repl.engine import serdes
 from kstreams_repl.engine.serdes import Serde
 from kstreams_repl.engine.topology.stores import StoreBuilder
 from kstreams_repl.host.instance.store_catalogue import NOTE
+from kstreams_repl.serving.read import Read
 from kstreams_repl.serving.server.access import HOP, Traffic
 from kstreams_repl.serving.server.answers import ARROW, arrow_answer, json_answer, rows_answer
 from kstreams_repl.serving.server.limits import Limits
-from kstreams_repl.serving.server.reads import Read, page_text, parse_read, truth
+from kstreams_repl.serving.server.parsing import parse_read, refuse_unknown, truth
 from kstreams_repl.serving.server.routing import Answer, Router
-from kstreams_repl.serving.wire import keys_from_wire, rows_to_wire, to_wire
+from kstreams_repl.serving.wire import keys_from_wire, page_text, position_to_wire, rows_to_wire, to_wire
 from kstreams_repl.system.errors import CallError, QueryLimitError, UnknownStateStoreError, did_you_mean
 
 _MOST_KEYS = 100_000
@@ -104,7 +105,7 @@ def _forwarded(request: Request) -> bool:
 def _answer(asked: Read, answer: Answer, request: Request) -> Response:
     rows = rows_to_wire(answer.rows)
     more: dict[str, Any] = {
-        "position": answer.position,
+        "position": position_to_wire(answer.position),
         "position_unknown": answer.unknown,
         "partitions": answer.partitions,
         "stale": answer.stale,
@@ -131,8 +132,8 @@ async def _many(served: Served, request: Request) -> Response:
         raise CallError("keys must be a list, stale true or false, partition a number", argument="keys")
     if len(keys) > _MOST_KEYS:
         raise QueryLimitError(f"at most {_MOST_KEYS} keys at once, got {len(keys)}", limit=_MOST_KEYS)
-    answer = await served.router.get_many(store, keys_from_wire(keys), partition, stale=stale, forwarded=_forwarded(request))
-    return _answer(Read("many", store), answer, request)
+    asked = Read("many", store, keys=keys_from_wire(keys), partition=partition, stale=stale)
+    return _answer(asked, await served.router.answer(asked, forwarded=_forwarded(request)), request)
 
 
 async def _stores(served: Served, request: Request) -> Response:
@@ -227,9 +228,7 @@ async def _subscribe(served: Served, request: Request) -> Response:
 
     store = request.path_params["store"]
     served.builder(store)
-    unknown = set(request.query_params) - {"from", "snapshot"}
-    if unknown:
-        raise CallError(f"unknown parameter {min(unknown)[:40]!r}", hint="known: from, snapshot", argument=min(unknown)[:40])
+    refuse_unknown(request.query_params, ("from", "snapshot"))
     start = request.query_params.get("from") or request.headers.get("last-event-id")
     snapshot = truth(request.query_params, "snapshot") if "snapshot" in request.query_params else start is None
     return event_answer(served.subscribe(store, start, snapshot))

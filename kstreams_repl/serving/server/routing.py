@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from functools import reduce
+from typing import Any
 
 import httpx
 
 from kstreams_repl.host.instance.metadata import HostInfo
 from kstreams_repl.host.query_tokens import QueryTokens, signature
 from kstreams_repl.serving.discovery import DRIVER, Discovery
+from kstreams_repl.serving.position import Position
+from kstreams_repl.serving.read import BEHIND, Read
 from kstreams_repl.serving.remote_errors import error_of
 from kstreams_repl.serving.server.limits import Limits
-from kstreams_repl.serving.server.reads import BEHIND, Read, Rows
-from kstreams_repl.serving.wire import from_wire, to_wire
+from kstreams_repl.serving.server.local_reads import LocalReads
+from kstreams_repl.serving.wire import from_wire, position_from_wire
 from kstreams_repl.system.errors import (
     InvalidStateStorePartitionError,
     KStreamsError,
@@ -33,7 +36,8 @@ _HOP_SECONDS = 5.0
 _DOWN_SECONDS = 0.5
 _WAIT_SECONDS, _MOST_WAIT_SECONDS = 0.002, 0.02
 """Pauses between looks whether a store has reached a position."""
-_INSTANT = frozenset({"get", "count"})
+_INSTANT = frozenset({"get", "count", "many"})
+_INSTANT_KEYS = 100
 """Reads of microseconds, which are not worth a thread."""
 
 
@@ -50,26 +54,13 @@ class Answer:
     """
 
     rows: list[dict[str, Any]]
-    position: dict[str, dict[str, int]] = field(default_factory=dict)
+    position: Position = field(default_factory=Position)
     next: tuple[int, int, Any] | None = None
     stale: bool = False
     lag: int = 0
     partitions: tuple[int, ...] = ()
     size: int = 0
     unknown: tuple[int, ...] = ()
-
-
-class LocalStores(Protocol):
-    """The stores of this host. Reads see committed rows only, and are safe in any thread."""
-
-    def read(self, read: Read, partition: int, stale: bool) -> Rows:
-        """Return the rows of one partition, from the active task's store, or with `stale` from a standby copy too."""
-
-    def get_many(self, store: str, keys: list[Any], partition: int, stale: bool) -> Rows:
-        """Return one row per key that is there."""
-
-    def lag(self, store: str, partition: int) -> int:
-        """Return by how many records the copy here is behind its changelog."""
 
 
 class Router:
@@ -84,7 +75,7 @@ class Router:
     def __init__(
         self,
         discovery: Discovery,
-        local: LocalStores,
+        local: LocalReads,
         place: str,
         tokens: QueryTokens,
         *,
@@ -116,75 +107,48 @@ class Router:
         Raises:
             StateStoreNotAvailableError, StreamsRebalancingError: the owner does not answer now.
         """
+        if read.kind == "many" and read.partition is None:
+            return await self._many(read, forwarded)
         partitions = self.partitions_of(read)
         if len(partitions) == 1:
             return await self._one(read, partitions[0], forwarded)
-        rows: list[dict[str, Any]] = []
-        position: dict[str, dict[str, int]] = {}
-        unknown: tuple[int, ...] = ()
-        stale, lag, size, taken = False, 0, 0, []
+        rows = 0
+        parts: list[Answer] = []
         start = partitions[0] if read.after is None else read.after[0]
         for partition in (each for each in partitions if each >= start):
-            after = read.after if read.after is not None and read.after[0] == partition else None
-            part = await self._one(replace(read, limit=read.limit - len(rows), after=after), partition, forwarded)
-            rows += part.rows
-            merge_positions(position, part.position)
-            stale, lag, size = stale or part.stale, max(lag, part.lag), size + part.size
-            taken.append(partition)
-            unknown = (*unknown, *part.unknown)
-            full = len(rows) >= read.limit or size > self._most_bytes
-            if part.next is not None or (full and partition != partitions[-1]):
-                return Answer(rows, position, part.next or (partition + 1, 0, None), stale, lag, tuple(taken), unknown=unknown)
-        return Answer(rows, position, None, stale, lag, tuple(taken), unknown=unknown)
+            parts.append(await self._one(read.following(rows, partition), partition, forwarded))
+            rows += len(parts[-1].rows)
+            full = rows >= read.limit or sum(part.size for part in parts) > self._most_bytes
+            following = parts[-1].next or ((partition + 1, 0, None) if full and partition != partitions[-1] else None)
+            if following is not None:
+                return _together(parts, following)
+        return _together(parts)
 
-    async def get_many(
-        self, store: str, keys: list[Any], partition: int | None = None, *, stale: bool = False, forwarded: bool = False
-    ) -> Answer:
+    async def _many(self, read: Read, forwarded: bool) -> Answer:
         """Return one row per key that is there, from all partitions at once.
 
         A key that is not where Kafka's default partitioner puts it is looked for in the others: the input may have a partitioner
         of its own.
-
-        Args:
-            partition: the only one to look in; None: all.
         """
-        count = self._expect_partitions(store)
-        if partition is not None:
-            _expect_partition(store, partition, count)
-            return await self._many(store, keys, partition, stale, forwarded)
-        by_partition = self.discovery.keys_by_partition(store, keys)
-        answer = await self._from_partitions(store, by_partition, stale, forwarded)
-        if count < 2 or len(answer.rows) >= len(keys):
+        count = self._expect_partitions(read.store)
+        by_partition = self.discovery.keys_by_partition(read.store, list(read.keys))
+        answer = await self._from_partitions(read, by_partition, forwarded)
+        if count < 2 or len(answer.rows) >= len(read.keys):
             return answer
-        found = {repr(row["key"]) for row in answer.rows}  # keys may be lists
+        returned = {repr(row["key"]) for row in answer.rows}  # keys may be lists
         elsewhere: dict[int, list[Any]] = {}
         for asked, group in by_partition.items():
-            missing = [key for key in group if repr(key) not in found]
+            missing = [key for key in group if repr(key) not in returned]
             for other in range(count):
                 if missing and other != asked:
                     elsewhere.setdefault(other, []).extend(missing)
-        rest = await self._from_partitions(store, elsewhere, stale, forwarded)
-        merge_positions(answer.position, rest.position)
-        partitions = tuple(sorted({*answer.partitions, *rest.partitions}))
-        stale, lag, unknown = answer.stale or rest.stale, max(answer.lag, rest.lag), tuple(sorted({*answer.unknown, *rest.unknown}))
-        return Answer(answer.rows + rest.rows, answer.position, None, stale, lag, partitions, unknown=unknown)
+        rest = await self._from_partitions(read, elsewhere, forwarded)
+        return _together([answer, rest])
 
-    async def _from_partitions(self, store: str, by_partition: dict[int, list[Any]], stale: bool, forwarded: bool) -> Answer:
-        parts = await asyncio.gather(
-            *(self._many(store, group, partition, stale, forwarded) for partition, group in sorted(by_partition.items()))
-        )
-        position: dict[str, dict[str, int]] = {}
-        for part in parts:
-            merge_positions(position, part.position)
-        return Answer(
-            [row for part in parts for row in part.rows],
-            position,
-            None,
-            any(part.stale for part in parts),
-            max((part.lag for part in parts), default=0),
-            tuple(sorted(by_partition)),
-            unknown=tuple(number for part in parts for number in part.unknown),
-        )
+    async def _from_partitions(self, read: Read, by_partition: dict[int, list[Any]], forwarded: bool) -> Answer:
+        groups = sorted(by_partition.items())
+        parts = (self._one(read._replace(keys=keys, partition=partition), partition, forwarded) for partition, keys in groups)
+        return _together(await asyncio.gather(*parts))
 
     def partitions_of(self, read: Read) -> list[int]:
         """Return the partitions that a read needs.
@@ -216,39 +180,9 @@ class Router:
     # ---- one partition
 
     async def _one(self, read: Read, partition: int, forwarded: bool) -> Answer:
-        return await self._route(
-            read.store,
-            partition,
-            read.stale,
-            forwarded,
-            lambda copy: self._here(read, partition, copy),
-            lambda host: self._there(host, "GET", read.on(partition).target()),
-            read.max_lag,
-        )
-
-    async def _many(self, store: str, keys: list[Any], partition: int, stale: bool, forwarded: bool) -> Answer:
-        async def here(copy: bool) -> Answer:
-            call = asyncio.to_thread if len(keys) > 100 else _at_once
-            return self._answered(store, partition, await call(self._local.get_many, store, keys, partition, copy), copy)
-
-        async def there(host: HostInfo) -> Answer:
-            content = {"keys": [to_wire(key) for key in keys], "stale": stale, "partition": partition}
-            return await self._there(host, "POST", f"/state/stores/{store}", content)
-
-        return await self._route(store, partition, stale, forwarded, here, there, None)
-
-    async def _route(
-        self,
-        store: str,
-        partition: int,
-        stale: bool,
-        forwarded: bool,
-        here: Callable[[bool], Any],
-        there: Callable[[HostInfo], Any],
-        max_lag: int | None,
-    ) -> Answer:
+        store = read.store
         if store in self.discovery.global_stores:
-            return await here(False)  # type: ignore[no-any-return]
+            return await self._here(read, partition, False)
         now, task = self.discovery.placement, self.discovery.task_of(store, partition)
         owner = now.active.get(task, "")
         copies = now.standbys.get(task, ())
@@ -258,7 +192,7 @@ class Router:
                 raise _taken_over(store, partition)
             if owner == self._place:
                 try:
-                    return await here(False)  # type: ignore[no-any-return]
+                    return await self._here(read, partition, False)
                 except InvalidStateStorePartitionError as error:  # claimed, and its files are not made yet
                     raise _taken_over(store, partition) from error
             if forwarded:
@@ -266,49 +200,43 @@ class Router:
                     f"partition {partition} of store {store!r} is not on this host", hint="ask again: it moves", store=store,
                     partition=partition,
                 )  # fmt: skip
-            return await there(self._server(now.servers, owner, store, partition))  # type: ignore[no-any-return]
+            return await self._there(self._server(now.servers, owner, store, partition), read, partition)
         except KStreamsError as error:
-            if not stale or not getattr(error, "retriable", False):
+            if not read.stale or not getattr(error, "retriable", False):
                 raise
             if owner == self._place and task in now.promoted:  # what was its standby copy until it took the task over
                 copies = (*copies, owner)
-            fallback = await self._from_copy(now.servers, copies, forwarded, here, there, max_lag)
+            fallback = await self._from_copy(read, partition, now.servers, copies, forwarded)
             if fallback is None and owner == self._place and isinstance(error, StreamsRebalancingError):
-                fallback = await self._from_last_commit(here, max_lag)
+                fallback = await self._from_last_commit(read, partition)
             if fallback is None:
                 raise
             return fallback
 
-    async def _from_last_commit(self, here: Callable[[bool], Any], max_lag: int | None) -> Answer | None:
+    async def _from_last_commit(self, read: Read, partition: int) -> Answer | None:
         """Return the answer of the last commit of a task whose worker died here; None while it is restored: then rows are missing."""
         try:
-            answer: Answer = await here(True)
+            answer = await self._here(read, partition, True)
         except KStreamsError:
             return None
-        within = max_lag is None or answer.lag <= max_lag
-        return replace(answer, stale=True) if answer.position and within else None
+        within = read.max_lag is None or answer.lag <= read.max_lag
+        return replace(answer, stale=True) if answer.position.offsets and within else None
 
     async def _from_copy(
-        self,
-        servers: Mapping[str, HostInfo],
-        copies: tuple[str, ...],
-        forwarded: bool,
-        here: Callable[[bool], Any],
-        there: Callable[[HostInfo], Any],
-        max_lag: int | None,
+        self, read: Read, partition: int, servers: Mapping[str, HostInfo], copies: tuple[str, ...], forwarded: bool
     ) -> Answer | None:
         """Return the answer of a standby copy; None if none answers within the allowed lag."""
         for place in sorted(copies, key=lambda place: place != self._place):
             try:
                 if place == self._place:
-                    answer: Answer = await here(True)
+                    answer = await self._here(read, partition, True)
                 elif forwarded or place not in servers:
                     continue
                 else:
-                    answer = await there(servers[place])
+                    answer = await self._there(servers[place], read, partition)
             except KStreamsError:
                 continue
-            if max_lag is None or answer.lag <= max_lag:
+            if read.max_lag is None or answer.lag <= read.max_lag:
                 return replace(answer, stale=True)
         return None
 
@@ -326,7 +254,7 @@ class Router:
         return host
 
     async def _here(self, read: Read, partition: int, copy: bool) -> Answer:
-        call = _at_once if read.kind in _INSTANT else asyncio.to_thread
+        call = _at_once if read.kind in _INSTANT and len(read.keys) <= _INSTANT_KEYS else asyncio.to_thread
         deadline, pause = time.monotonic() + read.wait, _WAIT_SECONDS
         while True:
             try:
@@ -337,21 +265,13 @@ class Router:
                     raise
             await asyncio.sleep(pause)  # no thread waits: there are few
             pause = min(2 * pause, _MOST_WAIT_SECONDS)
-        answer = self._answered(read.store, partition, rows, copy)
-        if rows.complete:
-            return answer
-        return replace(answer, next=rows.next_of(read, partition))
+        lag = self._local.lag(read.store, partition) if copy else 0
+        with_position = read.store in self.discovery.global_stores or any(partition in parts for parts in rows.position.offsets.values())
+        following = None if rows.complete else rows.next_of(read, partition)
+        return Answer(rows.rows, rows.position, following, copy, lag, (partition,), rows.size, () if with_position else (partition,))
 
-    def _answered(self, store: str, partition: int, rows: Rows, copy: bool) -> Answer:
-        lag = self._local.lag(store, partition) if copy else 0
-        position = {topic: dict(parts) for topic, parts in rows.position.items()}
-        known = store in self.discovery.global_stores or any(str(partition) in parts for parts in position.values())
-        return Answer(rows.rows, position, None, copy, lag, (partition,), rows.size, () if known else (partition,))
-
-    async def _there(self, host: HostInfo, method: str, target: str, content: Any = None) -> Answer:
-        from kstreams_repl.serving.server.answers import encoded
-
-        body = b"" if content is None else encoded(content)
+    async def _there(self, host: HostInfo, read: Read, partition: int) -> Answer:
+        method, target, body = read._replace(partition=partition).request()
         headers = {
             "Host": str(host),
             "KStreams-Hop": "1",
@@ -372,7 +292,7 @@ class Router:
         after = plain.get("next_page")
         return Answer(
             [{name: from_wire(value) for name, value in row.items()} for row in plain["rows"]],
-            plain.get("position") or {},
+            position_from_wire(plain.get("position")),
             None if after is None else (after[0], after[1], from_wire(after[2])),
             bool(plain.get("stale")),
             int(plain.get("lag", 0)),
@@ -388,12 +308,18 @@ def _expect_partition(store: str, partition: int, count: int) -> None:
         raise InvalidStateStorePartitionError(message, store=store, partition=partition, status=404)
 
 
-def merge_positions(into: dict[str, dict[str, int]], other: Mapping[str, Mapping[str, int]]) -> None:
-    """Take the larger offset of each partition."""
-    for topic, parts in other.items():
-        mine = into.setdefault(topic, {})
-        for partition, offset in parts.items():
-            mine[partition] = max(offset, mine.get(partition, offset))
+def _together(parts: Sequence[Answer], following: tuple[int, int, Any] | None = None) -> Answer:
+    """Return the answer that the answers of partitions are, in their order."""
+    return Answer(
+        [row for part in parts for row in part.rows],
+        reduce(Position.merge, (part.position for part in parts), Position()),
+        following,
+        any(part.stale for part in parts),
+        max((part.lag for part in parts), default=0),
+        tuple(sorted({number for part in parts for number in part.partitions})),
+        sum(part.size for part in parts),
+        tuple(sorted({number for part in parts for number in part.unknown})),
+    )
 
 
 async def _at_once(call: Callable[..., Any], *arguments: Any) -> Any:

@@ -6,8 +6,8 @@ import pickle
 
 import pytest
 
+from kstreams_repl.serving.read import BEHIND
 from kstreams_repl.serving.server.answers import status_of
-from kstreams_repl.serving.server.reads import BEHIND
 from kstreams_repl.system.errors import AccessDeniedError, SerializationError, StateStoreNotAvailableError
 
 

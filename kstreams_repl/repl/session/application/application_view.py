@@ -40,7 +40,6 @@ from kstreams_repl.repl.session.views.sample_run import sampled_values
 from kstreams_repl.repl.session.views.sql_catalog import all_stores
 from kstreams_repl.repl.session.views.sql_query import run_query
 from kstreams_repl.repl.session.views.store_view import StoreView
-from kstreams_repl.serving.queryable_state import asked_for
 from kstreams_repl.serving.state_query import StateQueryRequest, StateQueryResult
 from kstreams_repl.serving.store_types import QueryableStoreType, StoreQueryParameters
 from kstreams_repl.system.durations import Seconds, as_seconds
@@ -322,8 +321,8 @@ class ApplicationView(QueryView):
         """
         if store_type is None and isinstance(name, str):
             return StoreView(self, self.topology.store(name))
-        asked = asked_for(name, store_type)
-        return strict_queries_of(self, asked.store_name).store(asked)
+        store = name if isinstance(name, str) else name.store_name
+        return strict_queries_of(self, store).store(name, store_type)
 
     def query(self, request: StateQueryRequest, *, timeout: Seconds = 0.0) -> StateQueryResult:
         """Return the answers of the tasks on this host, on a cluster of all tasks, to a query, by partition, with their positions.

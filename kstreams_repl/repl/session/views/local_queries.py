@@ -17,10 +17,10 @@ from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.instance.metadata import HostInfo
 from kstreams_repl.repl.session.application.read_only import ReadOnlyApplication
 from kstreams_repl.repl.session.cluster_client import ClusterClient
+from kstreams_repl.serving.local_parts import LocalPart
 from kstreams_repl.serving.local_stores import LocalStores
 from kstreams_repl.serving.queryable_state import QueryableState
-from kstreams_repl.serving.read_only_stores import TaskPart
-from kstreams_repl.serving.server.reads import BEHIND
+from kstreams_repl.serving.read import BEHIND, Read
 from kstreams_repl.system.errors import (
     InvalidStateStorePartitionError,
     KStreamsError,
@@ -66,11 +66,9 @@ def value_at(application: ReadOnlyApplication, builder: StoreBuilder, key: Any) 
             hint="ask its query servers",
             store=builder.name,
         )
-    for partition in local.expect_any(builder.name, stale=True):
-        found = TaskPart(local, builder, partition, stale=True).read("get", key)
-        if found is not None:
-            return found
-    return None
+    read = Read("get", builder.name, key, True)
+    values = (LocalPart(local, builder, partition, stale=True).open(read)[1] for partition in local.expect_any(builder.name, stale=True))
+    return next((value for value in values if value is not None), None)
 
 
 def value_from_server(application: ReadOnlyApplication, store: str, key: Any) -> Any:
@@ -81,7 +79,7 @@ def value_from_server(application: ReadOnlyApplication, store: str, key: Any) ->
         InvalidStateStoreError: the store is in memory, or of another kind.
     """
     stores = _remote_stores(application, store)
-    return stores.part(stores.builder(store)).read("get", key)
+    return stores.part(stores.builder(store)).open(Read("get", store, key, True))[1]
 
 
 def strict_queries_of(application: ReadOnlyApplication, store: str) -> QueryableState | RemoteState:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from kstreams_repl.engine import serdes
@@ -12,8 +11,8 @@ from kstreams_repl.pictures.wording import counted
 from kstreams_repl.repl.session.application.read_only import ReadOnlyApplication
 from kstreams_repl.repl.session.views.local_queries import queries_of
 from kstreams_repl.repl.session.views.store_view import StoreView
+from kstreams_repl.serving.read import Read
 from kstreams_repl.serving.server.local_reads import LocalReads
-from kstreams_repl.serving.server.reads import Read
 from kstreams_repl.serving.wire import key_of
 from kstreams_repl.system.errors import CallError, InvalidStateStoreError
 
@@ -41,7 +40,7 @@ def filtered_read(builder: StoreBuilder, default_key_serde: Any, text: str, limi
     if not text:
         return Read(kind, builder.name, limit=limit)
     if filter_label(builder, default_key_serde) != "key":
-        return Read("prefix", builder.name, prefix=text, limit=limit)
+        return Read("prefix", builder.name, prefix=text, serializer=str.encode, limit=limit)
     key = key_of(text, serdes.resolve(builder.key_serde, default_key_serde))
     if kind == "range" and builder.kind is not StoreKind.VERSIONED:
         return Read(kind, builder.name, low=key, high=key, limit=limit)
@@ -83,7 +82,7 @@ class StorePages:
             if local.lease is not None and local.lease.remote:  # most rows are on other hosts
                 raise InvalidStateStoreError("", store=builder.name)
             read = filtered_read(builder, default, self._filter, self._size)
-            rows, self._next = LocalReads(local).page(replace(read, after=self._begins[-1]))
+            rows, self._next = LocalReads(local).page(read._replace(after=self._begins[-1]))
             text = counted(len(rows), "row")
         except CallError as error:
             rows, self._next, text = [], None, error.message

@@ -1,0 +1,56 @@
+"""Rows as a server sends them, with the columns of their kind of store, and the (key, value) that a read on this host returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.system.types import ValueAndTimestamp, VersionedRecord, Windowed
+
+KEY_VALUE = frozenset({StoreKind.KEY_VALUE, StoreKind.LRU, StoreKind.TIMESTAMPED_KEY_VALUE})
+WINDOWS = frozenset({StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW, StoreKind.TIME_ORDERED_WINDOW})
+
+
+def is_timestamped(store: StoreBuilder) -> bool:
+    """Return whether the values of a store carry timestamps."""
+    if store.kind is StoreKind.TIME_ORDERED_WINDOW:
+        return bool(store.options.get("timestamped", True))
+    return store.kind in (StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMESTAMPED_WINDOW)
+
+
+def row_maker(builder: StoreBuilder) -> Callable[[Any, Any], dict[str, Any]]:
+    """Return the function that makes a row of (key, value): the reverse of `pair`."""
+    stamped = is_timestamped(builder)
+    if builder.kind is StoreKind.VERSIONED:
+        return lambda key, record: {"key": key, "value": record[0], "timestamp": record[1], "valid_to": record[2]}
+    if builder.kind not in WINDOWS and builder.kind is not StoreKind.SESSION:
+        return _stamped if stamped else lambda key, value: {"key": key, "value": value}
+
+    def window(key: Windowed, value: Any) -> dict[str, Any]:
+        row = {"key": key.key, "window_start": key.start, "window_end": key.end, "value": value[0] if stamped else value}
+        return {**row, "timestamp": value[1]} if stamped else row
+
+    return window
+
+
+def _stamped(key: Any, pair: tuple[Any, int]) -> dict[str, Any]:
+    return {"key": key, "value": pair[0], "timestamp": pair[1]}
+
+
+def value_of(row: Mapping[str, Any]) -> Any:
+    """Return the value of a row as a local read returns it.
+
+    Example:
+        >>> value_of({"key": "a", "value": 2, "timestamp": 7})
+        ValueAndTimestamp(value=2, timestamp=7)
+    """
+    if "valid_to" in row:
+        return VersionedRecord(row["value"], row["timestamp"], row["valid_to"])
+    return ValueAndTimestamp(row["value"], row["timestamp"]) if "timestamp" in row else row["value"]
+
+
+def pair(row: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return the (key, value) of a row as a local read returns it."""
+    key = Windowed(row["key"], row["window_start"], row["window_end"]) if "window_start" in row else row["key"]
+    return key, value_of(row)
