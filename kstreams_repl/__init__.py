@@ -131,10 +131,10 @@ if TYPE_CHECKING:
         VersionedRecord,
         Windowed,
     )
-    from kstreams_repl.testing import tables
-    from kstreams_repl.testing.driver import ProducedRecord, TestInputTopic, TestOutputTopic, TestRecord, TopologyTestDriver
-    from kstreams_repl.testing.mock_context import CapturedForward, CapturedPunctuator, MockProcessorContext
-    from kstreams_repl.testing.recording import RecordedRecord, Recording
+    from kstreams_repl.test_driver import tables
+    from kstreams_repl.test_driver.driver import ProducedRecord, TestInputTopic, TestOutputTopic, TestRecord, TopologyTestDriver
+    from kstreams_repl.test_driver.mock_context import CapturedForward, CapturedPunctuator, MockProcessorContext
+    from kstreams_repl.test_driver.recording import RecordedRecord, Recording
 
 __version__ = "0.1.0"
 
@@ -225,9 +225,9 @@ _PLACES = {
     "kstreams_repl.repl.session.views.sample": ("NodeSample", "Sample"),
     "kstreams_repl.repl.session.views.store_view": ("StoreView",),
     "kstreams_repl.host.spark.instance_reports": ("ApplicationReport", "InstanceReport", "TaskReport"),
-    "kstreams_repl.testing.driver": ("ProducedRecord", "TestInputTopic", "TestOutputTopic", "TestRecord", "TopologyTestDriver"),
-    "kstreams_repl.testing.mock_context": ("CapturedForward", "CapturedPunctuator", "MockProcessorContext"),
-    "kstreams_repl.testing.recording": ("RecordedRecord", "Recording"),
+    "kstreams_repl.test_driver.driver": ("ProducedRecord", "TestInputTopic", "TestOutputTopic", "TestRecord", "TopologyTestDriver"),
+    "kstreams_repl.test_driver.mock_context": ("CapturedForward", "CapturedPunctuator", "MockProcessorContext"),
+    "kstreams_repl.test_driver.recording": ("RecordedRecord", "Recording"),
     "kstreams_repl.engine.topology": ("Node", "Subtopology", "TopologyDescription"),
     "kstreams_repl.engine.topology.describe": ("DescribedNode", "DescribedSubtopology"),
     "kstreams_repl.engine.topology.offset_reset": ("AutoOffsetReset",),

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
-from kstreams_repl.testing import driver
-from kstreams_repl.testing.driver import Mode
+from kstreams_repl.test_driver import driver
+from kstreams_repl.test_driver.driver import Mode
 from workshop.conformance.runner import read_cases, run_case
 
 CASES = Path(__file__).parent / "cases"

@@ -20,7 +20,7 @@ from kstreams_repl import serdes
 from kstreams_repl.engine.dsl import StreamsBuilder
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.system.errors import SerializationError
-from kstreams_repl.testing.driver import TopologyTestDriver
+from kstreams_repl.test_driver.driver import TopologyTestDriver
 from tests.faults.host import Host, Row, Sent
 
 RECORDS, PARTITIONS, USERS = 10_000, 4, 37

@@ -20,7 +20,7 @@ from kstreams_repl.engine.processor import Processor, Record
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.system.errors import StreamsProcessingError
 from kstreams_repl.system.types import Windowed
-from kstreams_repl.testing.driver import TopologyTestDriver
+from kstreams_repl.test_driver.driver import TopologyTestDriver
 from tests.faults.host import Host, Row
 
 YEAR_3000 = 32_503_680_000_000

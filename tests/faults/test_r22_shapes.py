@@ -25,7 +25,7 @@ from kstreams_repl.host.kafka.internal_topics import check_internal_topic
 from kstreams_repl.host.spark.planning.task_assignment import assign_tasks
 from kstreams_repl.system.errors import DeployError, ProductionError, TopologyError, UnknownTopicError
 from kstreams_repl.system.types import TaskId, TopicPartition
-from kstreams_repl.testing.driver import TopologyTestDriver
+from kstreams_repl.test_driver.driver import TopologyTestDriver
 from tests.faults.host import Host, Row
 from tests.unit.engine.runtime.rig import Rig
 

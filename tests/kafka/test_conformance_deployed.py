@@ -33,7 +33,7 @@ from kstreams_repl.host.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
 from kstreams_repl.host.spark.planning.plan_builder import make_plan
 from kstreams_repl.system.types import TopicPartition
-from kstreams_repl.testing.driver import TestRecord, TopologyTestDriver
+from kstreams_repl.test_driver.driver import TestRecord, TopologyTestDriver
 from workshop.conformance.loader import build_topology
 from workshop.conformance.runner import BASE_CONFIG, _observed_serdes, _shown, read_cases
 

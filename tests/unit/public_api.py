@@ -14,7 +14,7 @@ from typing import Any
 
 MODULES = (
     "kstreams_repl", "kstreams_repl.engine.dsl", "kstreams_repl.engine.dsl.kip28",
-    "kstreams_repl.engine.dsl.timestamps", "kstreams_repl.testing.tables",
+    "kstreams_repl.engine.dsl.timestamps", "kstreams_repl.test_driver.tables",
     "kstreams_repl.engine.serdes",
 )  # fmt: skip
 

@@ -76,7 +76,7 @@ def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
     assert not gone
 
 
-TAUGHT = {"kstreams_repl.testing.recording", "kstreams_repl.engine.dsl.kip28"}
+TAUGHT = {"kstreams_repl.test_driver.recording", "kstreams_repl.engine.dsl.kip28"}
 """Modules that a program of a user imports from; everything else is an attribute of `kstreams_repl`."""
 
 

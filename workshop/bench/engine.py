@@ -22,7 +22,7 @@ from kstreams_repl.host.instance.process.gc_tuning import relax_collector
 from kstreams_repl.host.instance.process.huge_pages import EVERY_RECORDS, use_huge_pages
 from kstreams_repl.system.errors import KStreamsError
 from kstreams_repl.system.types import Headers, RecordBatch, TaskId, TopicPartition
-from kstreams_repl.testing.driver import TopologyTestDriver
+from kstreams_repl.test_driver.driver import TopologyTestDriver
 from workshop.bench import json_output, workloads
 from workshop.bench.peers.kafka_streams import chosen_jdk, peer_option
 from workshop.bench.peers.schema_peer import SchemaPeer

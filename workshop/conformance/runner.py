@@ -17,7 +17,7 @@ from typing import Any
 from kstreams_repl import serdes
 from kstreams_repl.system.errors import KStreamsError
 from kstreams_repl.system.types import VersionedRecord, Windowed
-from kstreams_repl.testing.driver import Mode, TopologyTestDriver
+from kstreams_repl.test_driver.driver import Mode, TopologyTestDriver
 from workshop.conformance.loader import build_topology
 
 BASE_CONFIG = {

@@ -28,7 +28,7 @@ from kstreams_repl.repl.session.views.sql_query import run_query
 from kstreams_repl.repl.session.views.store_view import StoreView
 from kstreams_repl.system.durations import Seconds, as_seconds
 from kstreams_repl.system.errors import CallError, ConfigError
-from kstreams_repl.testing.recording import Recording
+from kstreams_repl.test_driver.recording import Recording
 
 
 @checked_calls

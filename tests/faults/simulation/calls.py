@@ -10,7 +10,7 @@ from typing import Any
 
 from kstreams_repl.host.instance.instance import Instance
 from kstreams_repl.system.types import TopicPartition
-from kstreams_repl.testing.virtual_calls import VirtualCallRunner
+from kstreams_repl.test_driver.virtual_calls import VirtualCallRunner
 from tests.faults.simulation.broker import Broker
 from tests.faults.simulation.world import World
 

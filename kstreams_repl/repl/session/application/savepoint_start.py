@@ -20,7 +20,7 @@ from kstreams_repl.repl.session.cleanup import Cleanup
 from kstreams_repl.repl.session.cluster_client import ClusterClient
 from kstreams_repl.system.errors import DeployError, RecordingError, TopologyError
 from kstreams_repl.system.types import TopicPartition
-from kstreams_repl.testing.recording import Recording
+from kstreams_repl.test_driver.recording import Recording
 
 _TRANSACTION_MS = 600_000
 

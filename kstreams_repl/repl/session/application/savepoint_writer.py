@@ -24,7 +24,7 @@ from kstreams_repl.repl.session.application.savepoints import FOLDER, FORMAT, MA
 from kstreams_repl.repl.session.cluster_client import ClusterClient
 from kstreams_repl.system.errors import CallError
 from kstreams_repl.system.types import TopicPartition
-from kstreams_repl.testing.recording import RecordedRecord, Recording
+from kstreams_repl.test_driver.recording import RecordedRecord, Recording
 
 
 def savepoint_path(client: ClusterClient, application: str, name: str) -> Path:

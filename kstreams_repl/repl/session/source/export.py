@@ -20,7 +20,7 @@ from kstreams_repl.repl.session.session_file import SavedVersion
 from kstreams_repl.repl.session.topics.record import in_order, read_records_of
 from kstreams_repl.repl.session.views.sample_run import source_topics
 from kstreams_repl.system.errors import KStreamsError
-from kstreams_repl.testing.recording import Recording, outputs_of
+from kstreams_repl.test_driver.recording import Recording, outputs_of
 
 _APP = '''"""The application {name}, exported from version {number} of a notebook's.
 
@@ -87,7 +87,7 @@ _TEST = '''"""What the topology makes of recorded input is what it made of it wh
 import json
 from pathlib import Path
 
-from kstreams_repl.testing.recording import outputs_of, recording_fixture
+from kstreams_repl.test_driver.recording import outputs_of, recording_fixture
 
 from app import CONFIG, topology
 

@@ -12,7 +12,7 @@ from kstreams_repl.host.kafka.reading import OffsetRange, ranges_of, read_ranges
 from kstreams_repl.repl.session.topics.read import latest, refuse_no_number, rows_of
 from kstreams_repl.system.errors import CallError
 from kstreams_repl.system.types import TopicPartition
-from kstreams_repl.testing.recording import RecordedRecord, Recording
+from kstreams_repl.test_driver.recording import RecordedRecord, Recording
 
 Offsets = tuple[int | None, int | None] | Mapping[int, tuple[int | None, int | None]]
 

@@ -36,8 +36,8 @@ from kstreams_repl.repl.session.views.sample import NodeSample, Sample
 from kstreams_repl.repl.session.views.silent_nodes import where_values_end
 from kstreams_repl.system.errors import KStreamsError, StreamsProcessingError, UnknownTopicError
 from kstreams_repl.system.types import Headers, RecordBatch, TopicPartition
-from kstreams_repl.testing.driver import TopologyTestDriver
-from kstreams_repl.testing.driver_topics import serdes_of_topic
+from kstreams_repl.test_driver.driver import TopologyTestDriver
+from kstreams_repl.test_driver.driver_topics import serdes_of_topic
 
 FIRST_SAMPLE = 500
 TABLE_SAMPLE = 20_000

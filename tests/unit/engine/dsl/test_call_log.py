@@ -18,7 +18,7 @@ from kstreams_repl.engine.topology.node_diff import whole_code
 from kstreams_repl.engine.topology.source_location import cell_started
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.system.errors import TopologyError
-from kstreams_repl.testing.driver import TopologyTestDriver
+from kstreams_repl.test_driver.driver import TopologyTestDriver
 from workshop.conformance import loader
 
 CASES = Path(__file__).parents[3] / "conformance" / "cases"

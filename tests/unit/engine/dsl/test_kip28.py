@@ -15,7 +15,7 @@ from kstreams_repl.engine.topology.partitions import resolve_partitions
 from kstreams_repl.repl.session.application.topology_resolution import topology_of
 from kstreams_repl.system.errors import ConfigError, KStreamsError, TopologyError
 from kstreams_repl.system.types import TopicPartition
-from kstreams_repl.testing.driver import TopologyTestDriver
+from kstreams_repl.test_driver.driver import TopologyTestDriver
 
 SERDES = (serdes.string, serdes.json)
 CONFIG = {"default.key.serde": "string", "default.value.serde": "json"}

@@ -19,7 +19,7 @@ from kstreams_repl.engine.dsl import (
 )
 from kstreams_repl.engine.serdes.deferred import DeferredSerde
 from kstreams_repl.engine.topology import ProcessorNode, SourceNode, StoreKind, Topology
-from kstreams_repl.testing.driver import TopologyTestDriver
+from kstreams_repl.test_driver.driver import TopologyTestDriver
 
 
 def pair(left: Any, right: Any) -> tuple[Any, Any]:

@@ -9,7 +9,7 @@ from kstreams_repl import serdes
 from kstreams_repl.engine.operators.base import NodeContext, Operator, Process
 from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
 from kstreams_repl.engine.topology.topology import Topology
-from kstreams_repl.testing.driver import TopologyTestDriver
+from kstreams_repl.test_driver.driver import TopologyTestDriver
 
 Seen = tuple[Any, Any, int]
 

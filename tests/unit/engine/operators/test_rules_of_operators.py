@@ -32,8 +32,8 @@ from kstreams_repl.engine.topology.nodes import ProcessorNode, SinkNode, SourceN
 from kstreams_repl.engine.topology.stores import StoreKind
 from kstreams_repl.system.errors import KStreamsError, TopologyError
 from kstreams_repl.system.types import RecordBatch
-from kstreams_repl.testing.driver import Mode, TopologyTestDriver
-from kstreams_repl.testing.driver_tasks import DriverTask
+from kstreams_repl.test_driver.driver import Mode, TopologyTestDriver
+from kstreams_repl.test_driver.driver_tasks import DriverTask
 from tests.unit.engine.operators.operator_cases import SETTINGS, cases, examples, more, stores_of
 
 SHIFT = 1_000_000

@@ -13,7 +13,7 @@ import pytest
 
 import kstreams_repl as ks
 from kstreams_repl.system.errors import StreamsProcessingError, TopologyError
-from kstreams_repl.testing.driver import Mode
+from kstreams_repl.test_driver.driver import Mode
 
 COLUMNS = {"user": int, "amount": int}
 

@@ -15,7 +15,7 @@ from kstreams_repl import serdes
 from kstreams_repl.engine.operators.batches.record_columns import RecordColumns, declared
 from kstreams_repl.engine.operators.batches.stream_sql_partials import StreamSqlPartials
 from kstreams_repl.system.errors import KStreamsError, StreamsProcessingError, TopologyError
-from kstreams_repl.testing.driver import Mode
+from kstreams_repl.test_driver.driver import Mode
 from tests.unit.engine.runtime.rig import Rig
 
 COLUMNS = {"user": int, "amount": int, "item": str, "price": float, "paid": bool}

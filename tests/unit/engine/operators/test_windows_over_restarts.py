@@ -20,7 +20,7 @@ from kstreams_repl import (
     serdes,
 )
 from kstreams_repl.engine.stores.cache import write_back_cache
-from kstreams_repl.testing.driver import TopologyTestDriver
+from kstreams_repl.test_driver.driver import TopologyTestDriver
 from tests.unit.engine.operators.direct_task import DirectTask
 
 Record = tuple[str | None, Any, int]

@@ -13,7 +13,7 @@ import kstreams_repl as ks
 from kstreams_repl.engine.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.system.errors import StreamsProcessingError, TopologyError
 from kstreams_repl.system.types import TopicPartition
-from kstreams_repl.testing.virtual_calls import MemoryResultLog, VirtualCallRunner
+from kstreams_repl.test_driver.virtual_calls import MemoryResultLog, VirtualCallRunner
 from tests.unit.engine.runtime.rig import Rig
 
 LOG = TopicPartition("app-pay-results-changelog", 0)

@@ -14,7 +14,7 @@ from kstreams_repl.engine.serdes.base import wrong_bytes, wrong_type
 from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.system.errors import ConfigError, NullKeyError, SerializationError, StreamsProcessingError
-from kstreams_repl.testing.driver import TopologyTestDriver
+from kstreams_repl.test_driver.driver import TopologyTestDriver
 from tests.unit.engine.runtime.rig import Rig
 
 BAD = b"{ broken"

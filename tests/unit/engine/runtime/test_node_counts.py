@@ -11,7 +11,7 @@ from kstreams_repl.engine.commit.committed_counts import committed_counts, writt
 from kstreams_repl.engine.commit.offset_metadata import COMMIT_ID, decode, encode
 from kstreams_repl.engine.runtime.nodes.node_counts import NodeCount
 from kstreams_repl.engine.runtime.queues.columnar_queue import FusedQueue
-from kstreams_repl.testing.driver import TopologyTestDriver
+from kstreams_repl.test_driver.driver import TopologyTestDriver
 from tests.unit.engine.runtime.rig import Rig
 
 TEXT = {"key_serde": "string", "value_serde": "string"}

@@ -13,7 +13,7 @@ from kstreams_repl.host.instance.polling.task_manager import TaskManager
 from kstreams_repl.host.instance.tasks.active_task import ActiveTask
 from kstreams_repl.system.errors import IllegalStateTransitionError
 from kstreams_repl.system.types import RecordBatch, TaskId, TopicPartition
-from kstreams_repl.testing.virtual_calls import VirtualCallRunner
+from kstreams_repl.test_driver.virtual_calls import VirtualCallRunner
 from tests.unit.engine.runtime.rig import Rig
 
 HANG = 20.0

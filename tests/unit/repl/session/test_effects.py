@@ -23,7 +23,7 @@ from kstreams_repl.repl.session.application import journal_lookup, live_owners
 from kstreams_repl.repl.session.source import export, source_slice
 from kstreams_repl.repl.session.source.cell_history import CellHistory
 from kstreams_repl.system.errors import KStreamsError
-from kstreams_repl.testing.recording import RecordedRecord, Recording
+from kstreams_repl.test_driver.recording import RecordedRecord, Recording
 from tests.unit.repl.session.small_cluster import PARTITIONS, SmallCluster, SmallSession
 
 SITE = '''

@@ -12,7 +12,7 @@ import kstreams_repl as ks
 from kstreams_repl.host.kafka.admin import NewTopicSpec
 from kstreams_repl.repl.session.source import export
 from kstreams_repl.system.errors import KStreamsError
-from kstreams_repl.testing.recording import RecordedRecord, Recording
+from kstreams_repl.test_driver.recording import RecordedRecord, Recording
 from tests.unit.repl.session.small_cluster import PARTITIONS, SmallCluster, SmallSession
 
 SCRIPT = """

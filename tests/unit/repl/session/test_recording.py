@@ -20,7 +20,7 @@ from kstreams_repl.repl.session.topics import read, record
 from kstreams_repl.repl.session.topics.record import in_order
 from kstreams_repl.system.errors import KStreamsError, RecordingError, UnknownTopicError
 from kstreams_repl.system.types import RecordBatch, TopicPartition
-from kstreams_repl.testing.recording import RecordedRecord, Recording, recording_fixture
+from kstreams_repl.test_driver.recording import RecordedRecord, Recording, recording_fixture
 
 
 def words() -> Recording:
@@ -74,7 +74,7 @@ def test_a_fixture_gives_the_recording_of_a_file(tmp_path: Path) -> None:
     module = tmp_path / "test_made.py"
     words().save(tmp_path / "words.jsonl")
     module.write_text(
-        "from kstreams_repl.testing.recording import recording_fixture\n"
+        "from kstreams_repl.test_driver.recording import recording_fixture\n"
         f"words = recording_fixture({str(tmp_path / 'words.jsonl')!r})\n"
         "def test_it(words):\n    assert len(words) == 3\n"
     )

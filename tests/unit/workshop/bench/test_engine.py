@@ -6,7 +6,7 @@ import json
 
 from click.testing import CliRunner
 
-from kstreams_repl.testing.driver import TopologyTestDriver
+from kstreams_repl.test_driver.driver import TopologyTestDriver
 from workshop.bench import workloads
 from workshop.bench.engine import main, query_topology
 

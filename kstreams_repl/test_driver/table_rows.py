@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kstreams_repl.system.errors import TopologyError, did_you_mean
-from kstreams_repl.testing.host import DriverCollector
+from kstreams_repl.test_driver.host import DriverCollector
 
 
 class TableRowsReader:

@@ -26,7 +26,7 @@ from kstreams_repl.pictures.table import Table
 from kstreams_repl.system.errors import CallError, KStreamsError, RecordingError
 from kstreams_repl.system.files import replacing
 from kstreams_repl.system.types import Headers
-from kstreams_repl.testing.driver import TopologyTestDriver
+from kstreams_repl.test_driver.driver import TopologyTestDriver
 
 FORMAT = "kstreams-recording"
 VERSION = 1

@@ -129,7 +129,7 @@ class DriverHost:
             self._registry.add(sensor, TASK, {**self._tags, TASK_ID: str(task.id)})
         task.services.metrics, task.services.make_state_dir = self.custom, self.state_dir
         if task.calls is not None:
-            from kstreams_repl.testing.virtual_calls import VirtualCallRunner  # brings asyncio
+            from kstreams_repl.test_driver.virtual_calls import VirtualCallRunner  # brings asyncio
 
             self.calls = VirtualCallRunner(self._wall_clock, self._call_latency)
             task.calls.attach(self.calls)

@@ -16,7 +16,7 @@ from kstreams_repl.engine.topology.nodes import SinkNode, SourceNode
 from kstreams_repl.engine.topology.partitions import resolve_partitions
 from kstreams_repl.engine.topology.subtopologies import Subtopology
 from kstreams_repl.system.types import TaskId, TopicPartition
-from kstreams_repl.testing.host import DriverHost
+from kstreams_repl.test_driver.host import DriverHost
 
 Partitions = Mapping[str, int] | int
 """Numbers of partitions by topic (1 for those that are not named), or one for all topics."""

@@ -34,14 +34,14 @@ from kstreams_repl.system.errors import (
     did_you_mean,
 )
 from kstreams_repl.system.types import Headers, RecordBatch
-from kstreams_repl.testing.driver_retries import RetriesReader
-from kstreams_repl.testing.driver_tasks import DriverTask, DriverTasks, DriverTopics, Partitions
-from kstreams_repl.testing.driver_topics import ProducedRecord as ProducedRecord
-from kstreams_repl.testing.driver_topics import TestInputTopic as TestInputTopic
-from kstreams_repl.testing.driver_topics import TestOutputTopic as TestOutputTopic
-from kstreams_repl.testing.driver_topics import TestRecord as TestRecord
-from kstreams_repl.testing.driver_topics import serdes_of_topic, time_ms
-from kstreams_repl.testing.host import DriverCollector, DriverHost
+from kstreams_repl.test_driver.driver_retries import RetriesReader
+from kstreams_repl.test_driver.driver_tasks import DriverTask, DriverTasks, DriverTopics, Partitions
+from kstreams_repl.test_driver.driver_topics import ProducedRecord as ProducedRecord
+from kstreams_repl.test_driver.driver_topics import TestInputTopic as TestInputTopic
+from kstreams_repl.test_driver.driver_topics import TestOutputTopic as TestOutputTopic
+from kstreams_repl.test_driver.driver_topics import TestRecord as TestRecord
+from kstreams_repl.test_driver.driver_topics import serdes_of_topic, time_ms
+from kstreams_repl.test_driver.host import DriverCollector, DriverHost
 
 Mode = Literal["exact", "deployed"]
 

@@ -24,7 +24,7 @@ from kstreams_repl.engine.topology.stores import StoreBuilder
 from kstreams_repl.system.durations import Millis
 from kstreams_repl.system.errors import InvalidStateStoreError, did_you_mean
 from kstreams_repl.system.types import Headers, RecordMetadata, TaskId
-from kstreams_repl.testing.host import DriverHost
+from kstreams_repl.test_driver.host import DriverHost
 
 
 @dataclass(frozen=True, slots=True)

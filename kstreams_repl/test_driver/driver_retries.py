@@ -8,8 +8,8 @@ from typing import Any
 from kstreams_repl.engine.runtime.calls.async_calls import RetryAction
 from kstreams_repl.engine.runtime.calls.pending_rows import PendingRow
 from kstreams_repl.pictures.retries import Retries, WaitingRecord, async_operator, waiting_record
-from kstreams_repl.testing.driver_tasks import DriverTasks
-from kstreams_repl.testing.table_rows import TableRowsReader
+from kstreams_repl.test_driver.driver_tasks import DriverTasks
+from kstreams_repl.test_driver.table_rows import TableRowsReader
 
 
 class DriverRetries:

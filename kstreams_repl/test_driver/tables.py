@@ -12,7 +12,7 @@ import re
 from typing import Any
 
 from kstreams_repl.system.errors import CallError
-from kstreams_repl.testing.driver import TestInputTopic, TestOutputTopic, TestRecord
+from kstreams_repl.test_driver.driver import TestInputTopic, TestOutputTopic, TestRecord
 
 _COLUMN = re.compile(r"\s*\|\s*|\s{2,}")
 
