@@ -23,7 +23,7 @@ class CountTrace:
     def process(self, record: Any) -> None:
         before = self.store.get(record.key)
         count = 1 if before is None else before.value + 1
-        self.store.put(record.key, ks.ValueTimestampHeaders(count, record.timestamp, record.headers))
+        self.store.put(record.key, ks.types.ValueTimestampHeaders(count, record.timestamp, record.headers))
         was = None if before is None else [before.value, before.timestamp, [[name, value.decode()] for name, value in before.headers]]
         self.context.forward(record.with_value({"n": count, "was": was, "label": record.value.split()[0]}))
 

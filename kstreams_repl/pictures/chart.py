@@ -52,7 +52,7 @@ class Chart:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> chart = ks.Chart(ks.ChartKind.BAR, (("to", 2), ("be", 1)), "word", "count")
+            >>> chart = ks.reports.Chart(ks.reports.ChartKind.BAR, (("to", 2), ("be", 1)), "word", "count")
             >>> chart.title
             'bar of count by word'
         """
@@ -65,7 +65,7 @@ class Chart:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> chart = ks.Chart(ks.ChartKind.BAR, (("to", 2), ("be", 1)), "word", "count")
+            >>> chart = ks.reports.Chart(ks.reports.ChartKind.BAR, (("to", 2), ("be", 1)), "word", "count")
             >>> chart.svg().startswith("<svg>") or chart.svg().startswith("<svg ")
             True
         """
@@ -83,7 +83,7 @@ class Chart:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> chart = ks.Chart(ks.ChartKind.BAR, (("to", 2), ("be", 1)), "word", "count")
+            >>> chart = ks.reports.Chart(ks.reports.ChartKind.BAR, (("to", 2), ("be", 1)), "word", "count")
             >>> "ks-chart" in chart.html()
             True
         """

@@ -41,7 +41,7 @@ class DiffText:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> print(ks.DiffText.of([("long", "len(word) > 3", "len(word) > 1")], before="runs", after="edited"))
+            >>> print(ks.reports.DiffText.of([("long", "len(word) > 3", "len(word) > 1")], before="runs", after="edited"))
             --- long (runs)
             +++ long (edited)
             @@ -1 +1 @@
@@ -62,7 +62,7 @@ class DiffText:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.DiffText.of([], before="runs", after="edited").text()
+            >>> ks.reports.DiffText.of([], before="runs", after="edited").text()
             ''
         """
         return "\n".join(clean_text(line, limit=500) for line in self._shown())
@@ -72,7 +72,7 @@ class DiffText:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> changes = ks.DiffText.of([("long", "len(word) > 3", "len(word) > 1")], before="runs", after="edited")
+            >>> changes = ks.reports.DiffText.of([("long", "len(word) > 3", "len(word) > 1")], before="runs", after="edited")
             >>> "len(word) &gt; 1" in changes.html()
             True
         """

@@ -22,7 +22,7 @@ class Frames:
 
     Example:
         >>> import kstreams_repl as ks
-        >>> ks.Table.of(("word", "n"), [("to", 2), ("be", 1)]).arrow().to_pydict()
+        >>> ks.reports.Table.of(("word", "n"), [("to", 2), ("be", 1)]).arrow().to_pydict()
         {'word': ['to', 'be'], 'n': [2, 1]}
     """
 
@@ -37,7 +37,7 @@ class Frames:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.Table.of(("word", "n"), [("to", 2), ("be", 1)]).arrow().num_rows
+            >>> ks.reports.Table.of(("word", "n"), [("to", 2), ("be", 1)]).arrow().num_rows
             2
         """
         import pyarrow as pa
@@ -55,7 +55,7 @@ class Frames:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.Table.of(("word", "n"), [("to", 2), ("be", 1)]).df().shape
+            >>> ks.reports.Table.of(("word", "n"), [("to", 2), ("be", 1)]).df().shape
             (2, 2)
         """
         with extras():
@@ -70,7 +70,7 @@ class Frames:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.Table.of(("word", "n"), [("to", 2), ("be", 1)]).pl().shape
+            >>> ks.reports.Table.of(("word", "n"), [("to", 2), ("be", 1)]).pl().shape
             (2, 2)
         """
         with extras():

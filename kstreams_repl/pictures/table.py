@@ -77,7 +77,7 @@ class Table(Frames):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> table = ks.Table.of(("word", "n"), [("to", 2), ("be", 1)])
+            >>> table = ks.reports.Table.of(("word", "n"), [("to", 2), ("be", 1)])
             >>> len(table)
             2
         """
@@ -88,7 +88,7 @@ class Table(Frames):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> table = ks.Table.of(("word", "n"), [("to", 2), ("be", 1)])
+            >>> table = ks.reports.Table.of(("word", "n"), [("to", 2), ("be", 1)])
             >>> table.table() is table
             True
         """
@@ -105,7 +105,7 @@ class Table(Frames):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> table = ks.Table.of(("word", "n"), [("to", 2), ("be", 1)])
+            >>> table = ks.reports.Table.of(("word", "n"), [("to", 2), ("be", 1)])
             >>> print(table.text())
             word  n
             ────  ─
@@ -137,7 +137,7 @@ class Table(Frames):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> table = ks.Table.of(("word", "n"), [("to", 2), ("be", 1)])
+            >>> table = ks.reports.Table.of(("word", "n"), [("to", 2), ("be", 1)])
             >>> html = table.html()
         """
         shown = self.rows[:MAX_ROWS]

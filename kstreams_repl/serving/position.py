@@ -16,7 +16,7 @@ class Position:
 
     Example:
         >>> import kstreams_repl as ks
-        >>> ks.Position.empty_position().with_component("words", 0, 7).merge(ks.Position({"words": {1: 3}}))
+        >>> ks.queries.Position.empty_position().with_component("words", 0, 7).merge(ks.queries.Position({"words": {1: 3}}))
         Position(offsets={'words': {0: 7, 1: 3}})
     """
 
@@ -28,7 +28,7 @@ class Position:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.Position.empty_position()
+            >>> ks.queries.Position.empty_position()
             Position(offsets={})
         """
         return cls()
@@ -42,7 +42,7 @@ class Position:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.Position.of({ks.TopicPartition("words", 0): 7})
+            >>> ks.queries.Position.of({ks.types.TopicPartition("words", 0): 7})
             Position(offsets={'words': {0: 7}})
         """
         found: dict[str, dict[int, int]] = {}
@@ -56,7 +56,7 @@ class Position:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.Position({"words": {0: 7}}).topics
+            >>> ks.queries.Position({"words": {0: 7}}).topics
             frozenset({'words'})
         """
         return frozenset(self.offsets)
@@ -69,7 +69,7 @@ class Position:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.Position({"words": {0: 7}}).partition_positions("words")
+            >>> ks.queries.Position({"words": {0: 7}}).partition_positions("words")
             {0: 7}
         """
         return self.offsets.get(topic, {})
@@ -83,7 +83,7 @@ class Position:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.Position().with_component("words", 0, 7)
+            >>> ks.queries.Position().with_component("words", 0, 7)
             Position(offsets={'words': {0: 7}})
         """
         return self.merge(Position({topic: {partition: offset}}))
@@ -96,7 +96,7 @@ class Position:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.Position({"words": {0: 7}}).merge(ks.Position({"words": {0: 9}}))
+            >>> ks.queries.Position({"words": {0: 7}}).merge(ks.queries.Position({"words": {0: 9}}))
             Position(offsets={'words': {0: 9}})
         """
         merged = {topic: dict(offsets) for topic, offsets in self.offsets.items()}
@@ -111,7 +111,7 @@ class Position:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.Position({"words": {0: 7}}).to_json()
+            >>> ks.queries.Position({"words": {0: 7}}).to_json()
             '{"words":{"0":7}}'
         """
         plain = {topic: {str(part): offset for part, offset in sorted(offsets.items())} for topic, offsets in self.offsets.items()}
@@ -129,7 +129,7 @@ class Position:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.Position.from_json('{"words":{"0":7}}')
+            >>> ks.queries.Position.from_json('{"words":{"0":7}}')
             Position(offsets={'words': {0: 7}})
         """
         try:
@@ -153,7 +153,7 @@ class PositionBound:
 
     Example:
         >>> import kstreams_repl as ks
-        >>> ks.PositionBound.at(ks.Position({"words": {0: 7}})).is_reached_by(ks.Position({"words": {0: 9}}), 0)
+        >>> ks.queries.PositionBound.at(ks.queries.Position({"words": {0: 7}})).is_reached_by(ks.queries.Position({"words": {0: 9}}), 0)
         True
     """
 
@@ -165,7 +165,7 @@ class PositionBound:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.PositionBound.unbounded().is_unbounded
+            >>> ks.queries.PositionBound.unbounded().is_unbounded
             True
         """
         return cls()
@@ -179,7 +179,7 @@ class PositionBound:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.PositionBound.at(ks.Position({"words": {0: 7}})).is_unbounded
+            >>> ks.queries.PositionBound.at(ks.queries.Position({"words": {0: 7}})).is_unbounded
             False
         """
         return cls(position)
@@ -190,7 +190,7 @@ class PositionBound:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.PositionBound.unbounded().is_unbounded
+            >>> ks.queries.PositionBound.unbounded().is_unbounded
             True
         """
         return not any(self.position.offsets.values())
@@ -204,7 +204,7 @@ class PositionBound:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.PositionBound.at(ks.Position({"words": {0: 7}})).is_reached_by(ks.Position(), 0)
+            >>> ks.queries.PositionBound.at(ks.queries.Position({"words": {0: 7}})).is_reached_by(ks.queries.Position(), 0)
             False
         """
         for topic, bounds in self.position.offsets.items():

@@ -15,7 +15,7 @@ class ResultOrder(StrEnum):
 
     Example:
         >>> import kstreams_repl as ks
-        >>> ks.ResultOrder("any")
+        >>> ks.queries.ResultOrder("any")
         <ResultOrder.ANY: 'any'>
     """
 
@@ -39,7 +39,7 @@ class Query:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> class Sum(ks.Query):
+            >>> class Sum(ks.queries.Query):
             ...     def run(self, store):
             ...         return sum(value for key, value in store.all())
         """
@@ -65,7 +65,7 @@ class _OfKey(Query):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.KeyQuery.with_key("a").key
+            >>> ks.queries.KeyQuery.with_key("a").key
             'a'
         """
         return cls(_key(key))
@@ -80,7 +80,7 @@ class _OfLatest(_OfKey):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.KeyQuery.with_key("a").skip_cache().cache_skipped
+            >>> ks.queries.KeyQuery.with_key("a").skip_cache().cache_skipped
             True
         """
         return replace(self, cache_skipped=True)
@@ -92,7 +92,7 @@ class KeyQuery(_OfLatest):
 
     Example:
         >>> import kstreams_repl as ks
-        >>> ks.KeyQuery.with_key("a").skip_cache()
+        >>> ks.queries.KeyQuery.with_key("a").skip_cache()
         KeyQuery(key='a', cache_skipped=True)
     """
 
@@ -103,7 +103,7 @@ class TimestampedKeyQuery(_OfLatest):
 
     Example:
         >>> import kstreams_repl as ks
-        >>> ks.TimestampedKeyQuery.with_key("a")
+        >>> ks.queries.TimestampedKeyQuery.with_key("a")
         TimestampedKeyQuery(key='a', cache_skipped=False)
     """
 
@@ -123,7 +123,7 @@ class _OfRange(Query):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.RangeQuery.with_range("a", "c").upper
+            >>> ks.queries.RangeQuery.with_range("a", "c").upper
             'c'
         """
         return cls(lower, upper)
@@ -137,7 +137,7 @@ class _OfRange(Query):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.RangeQuery.with_lower_bound("a").lower
+            >>> ks.queries.RangeQuery.with_lower_bound("a").lower
             'a'
         """
         return cls(lower)
@@ -151,7 +151,7 @@ class _OfRange(Query):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.RangeQuery.with_upper_bound("c").upper
+            >>> ks.queries.RangeQuery.with_upper_bound("c").upper
             'c'
         """
         return cls(None, upper)
@@ -162,7 +162,7 @@ class _OfRange(Query):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.RangeQuery.with_no_bounds().lower is None
+            >>> ks.queries.RangeQuery.with_no_bounds().lower is None
             True
         """
         return cls()
@@ -172,7 +172,7 @@ class _OfRange(Query):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.RangeQuery.with_no_bounds().with_ascending_keys().order
+            >>> ks.queries.RangeQuery.with_no_bounds().with_ascending_keys().order
             <ResultOrder.ASCENDING: 'ascending'>
         """
         return replace(self, order=ResultOrder.ASCENDING)
@@ -182,7 +182,7 @@ class _OfRange(Query):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.RangeQuery.with_no_bounds().with_descending_keys().order
+            >>> ks.queries.RangeQuery.with_no_bounds().with_descending_keys().order
             <ResultOrder.DESCENDING: 'descending'>
         """
         return replace(self, order=ResultOrder.DESCENDING)
@@ -194,7 +194,7 @@ class RangeQuery(_OfRange):
 
     Example:
         >>> import kstreams_repl as ks
-        >>> ks.RangeQuery.with_lower_bound("a").with_descending_keys()
+        >>> ks.queries.RangeQuery.with_lower_bound("a").with_descending_keys()
         RangeQuery(lower='a', upper=None, order=<ResultOrder.DESCENDING: 'descending'>)
     """
 
@@ -205,7 +205,7 @@ class TimestampedRangeQuery(_OfRange):
 
     Example:
         >>> import kstreams_repl as ks
-        >>> ks.TimestampedRangeQuery.with_range("a", "c").upper
+        >>> ks.queries.TimestampedRangeQuery.with_range("a", "c").upper
         'c'
     """
 
@@ -216,7 +216,7 @@ class WindowKeyQuery(Query):
 
     Example:
         >>> import kstreams_repl as ks
-        >>> ks.WindowKeyQuery.with_key_and_window_start_range("a", 0, 10)
+        >>> ks.queries.WindowKeyQuery.with_key_and_window_start_range("a", 0, 10)
         WindowKeyQuery(key='a', time_from=0, time_to=10)
     """
 
@@ -234,7 +234,7 @@ class WindowKeyQuery(Query):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.WindowKeyQuery.with_key_and_window_start_range("a", 0, 10).time_to
+            >>> ks.queries.WindowKeyQuery.with_key_and_window_start_range("a", 0, 10).time_to
             10
         """
         return cls(_key(key), time_from, time_to)
@@ -246,7 +246,7 @@ class WindowRangeQuery(_OfKey):
 
     Example:
         >>> import kstreams_repl as ks
-        >>> ks.WindowRangeQuery.with_key("a").key
+        >>> ks.queries.WindowRangeQuery.with_key("a").key
         'a'
     """
 
@@ -263,7 +263,7 @@ class WindowRangeQuery(_OfKey):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.WindowRangeQuery.with_window_start_range(0, 10).time_to
+            >>> ks.queries.WindowRangeQuery.with_window_start_range(0, 10).time_to
             10
         """
         return cls(None, time_from, time_to)
@@ -281,7 +281,7 @@ class _AsOf(Query):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.VersionedKeyQuery.with_key("a").as_of(10).key
+            >>> ks.queries.VersionedKeyQuery.with_key("a").as_of(10).key
             'a'
         """
         return replace(self, as_of_time=time)
@@ -293,7 +293,7 @@ class VersionedKeyQuery(_AsOf, _OfKey):
 
     Example:
         >>> import kstreams_repl as ks
-        >>> ks.VersionedKeyQuery.with_key("a").as_of(10).as_of_time
+        >>> ks.queries.VersionedKeyQuery.with_key("a").as_of(10).as_of_time
         10
     """
 
@@ -304,7 +304,7 @@ class MultiVersionedKeyQuery(_OfKey):
 
     Example:
         >>> import kstreams_repl as ks
-        >>> ks.MultiVersionedKeyQuery.with_key("a").from_time(5).to_time(10).with_ascending_timestamps().time_to
+        >>> ks.queries.MultiVersionedKeyQuery.with_key("a").from_time(5).to_time(10).with_ascending_timestamps().time_to
         10
     """
 
@@ -320,7 +320,7 @@ class MultiVersionedKeyQuery(_OfKey):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.MultiVersionedKeyQuery.with_key("a").from_time(5).time_from
+            >>> ks.queries.MultiVersionedKeyQuery.with_key("a").from_time(5).time_from
             5
         """
         return replace(self, time_from=time)
@@ -333,7 +333,7 @@ class MultiVersionedKeyQuery(_OfKey):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.MultiVersionedKeyQuery.with_key("a").to_time(5).time_to
+            >>> ks.queries.MultiVersionedKeyQuery.with_key("a").to_time(5).time_to
             5
         """
         return replace(self, time_to=time)
@@ -343,7 +343,7 @@ class MultiVersionedKeyQuery(_OfKey):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.MultiVersionedKeyQuery.with_key("a").with_ascending_timestamps().order
+            >>> ks.queries.MultiVersionedKeyQuery.with_key("a").with_ascending_timestamps().order
             <ResultOrder.ASCENDING: 'ascending'>
         """
         return replace(self, order=ResultOrder.ASCENDING)
@@ -353,7 +353,7 @@ class MultiVersionedKeyQuery(_OfKey):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.MultiVersionedKeyQuery.with_key("a").with_descending_timestamps().order
+            >>> ks.queries.MultiVersionedKeyQuery.with_key("a").with_descending_timestamps().order
             <ResultOrder.DESCENDING: 'descending'>
         """
         return replace(self, order=ResultOrder.DESCENDING)
@@ -365,7 +365,7 @@ class VersionedRangeQuery(_AsOf, _OfRange):
 
     Example:
         >>> import kstreams_repl as ks
-        >>> ks.VersionedRangeQuery.with_range("a", "c").as_of(10).as_of_time
+        >>> ks.queries.VersionedRangeQuery.with_range("a", "c").as_of(10).as_of_time
         10
     """
 
@@ -376,7 +376,7 @@ class KeysQuery(Query):
 
     Example:
         >>> import kstreams_repl as ks
-        >>> ks.KeysQuery.with_keys(["a", "b"]).keys
+        >>> ks.queries.KeysQuery.with_keys(["a", "b"]).keys
         ('a', 'b')
     """
 
@@ -391,7 +391,7 @@ class KeysQuery(Query):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.KeysQuery.with_keys(["a"]).keys
+            >>> ks.queries.KeysQuery.with_keys(["a"]).keys
             ('a',)
         """
         return cls(tuple(map(_key, keys)))

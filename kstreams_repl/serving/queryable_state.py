@@ -102,7 +102,7 @@ def open_state(application_id: str, state_dir: str | os.PathLike[str] | None = N
 
     Example:
         >>> with ks.queries.open_state("flights-app", "/var/lib/kstreams") as state:      # doctest: +SKIP
-        ...     state.store("counts", ks.QueryableStoreTypes.key_value_store()).get("UA")
+        ...     state.store("counts", ks.queries.QueryableStoreTypes.key_value_store()).get("UA")
         58665
     """
     from kstreams_repl.host.instance.store_catalogue import read_catalogue

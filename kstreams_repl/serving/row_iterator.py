@@ -29,7 +29,7 @@ class RowIterator:
     While it is open the store's file keeps the pages of its commit: close it, or read it to its end.
 
     Example:
-        >>> with app.store("counts", ks.QueryableStoreTypes.key_value_store()).all() as rows:  # doctest: +SKIP
+        >>> with app.store("counts", ks.queries.QueryableStoreTypes.key_value_store()).all() as rows:  # doctest: +SKIP
         ...     first = next(rows)
     """
 

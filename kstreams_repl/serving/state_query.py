@@ -18,7 +18,7 @@ class FailureReason(StrEnum):
 
     Example:
         >>> import kstreams_repl as ks
-        >>> ks.FailureReason.NOT_PRESENT.retriable
+        >>> ks.queries.FailureReason.NOT_PRESENT.retriable
         True
     """
 
@@ -35,7 +35,7 @@ class FailureReason(StrEnum):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.FailureReason.UNKNOWN_QUERY_TYPE.retriable
+            >>> ks.queries.FailureReason.UNKNOWN_QUERY_TYPE.retriable
             False
         """
         return self in (FailureReason.NOT_ACTIVE, FailureReason.NOT_UP_TO_BOUND, FailureReason.NOT_PRESENT)
@@ -50,7 +50,7 @@ class StateQueryRequest:
 
     Example:
         >>> import kstreams_repl as ks
-        >>> ks.StateQueryRequest.in_store("counts").with_query(ks.KeyQuery.with_key("a")).with_partitions({0}).partitions
+        >>> ks.queries.StateQueryRequest.in_store("counts").with_query(ks.queries.KeyQuery.with_key("a")).with_partitions({0}).partitions
         frozenset({0})
     """
 
@@ -70,7 +70,7 @@ class StateQueryRequest:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.StateQueryRequest.in_store("counts").store_name
+            >>> ks.queries.StateQueryRequest.in_store("counts").store_name
             'counts'
         """
         return cls(name)
@@ -83,7 +83,7 @@ class StateQueryRequest:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.StateQueryRequest.in_store("counts").with_query(ks.KeyQuery.with_key("a")).query.key
+            >>> ks.queries.StateQueryRequest.in_store("counts").with_query(ks.queries.KeyQuery.with_key("a")).query.key
             'a'
         """
         return replace(self, query=query)
@@ -96,7 +96,7 @@ class StateQueryRequest:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> sorted(ks.StateQueryRequest.in_store("counts").with_partitions([1, 0]).partitions)
+            >>> sorted(ks.queries.StateQueryRequest.in_store("counts").with_partitions([1, 0]).partitions)
             [0, 1]
         """
         return replace(self, partitions=frozenset(partitions))
@@ -106,7 +106,7 @@ class StateQueryRequest:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.StateQueryRequest.in_store("counts").with_all_partitions().partitions is None
+            >>> ks.queries.StateQueryRequest.in_store("counts").with_all_partitions().partitions is None
             True
         """
         return replace(self, partitions=None)
@@ -119,8 +119,8 @@ class StateQueryRequest:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> bound = ks.PositionBound.at(ks.Position({"words": {0: 7}}))
-            >>> ks.StateQueryRequest.in_store("counts").with_position_bound(bound).position_bound == bound
+            >>> bound = ks.queries.PositionBound.at(ks.queries.Position({"words": {0: 7}}))
+            >>> ks.queries.StateQueryRequest.in_store("counts").with_position_bound(bound).position_bound == bound
             True
         """
         return replace(self, position_bound=bound)
@@ -130,7 +130,7 @@ class StateQueryRequest:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.StateQueryRequest.in_store("counts").require_active().requires_active
+            >>> ks.queries.StateQueryRequest.in_store("counts").require_active().requires_active
             True
         """
         return replace(self, requires_active=True)
@@ -140,7 +140,7 @@ class StateQueryRequest:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.StateQueryRequest.in_store("counts").enable_execution_info().collects_execution_info
+            >>> ks.queries.StateQueryRequest.in_store("counts").enable_execution_info().collects_execution_info
             True
         """
         return replace(self, collects_execution_info=True)
@@ -156,7 +156,7 @@ class QueryResult:
 
     Example:
         >>> import kstreams_repl as ks
-        >>> ks.QueryResult.for_failure(ks.FailureReason.NOT_PRESENT, "it is elsewhere").is_failure
+        >>> ks.queries.QueryResult.for_failure(ks.queries.FailureReason.NOT_PRESENT, "it is elsewhere").is_failure
         True
     """
 
@@ -176,7 +176,7 @@ class QueryResult:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.QueryResult.for_result(3).result
+            >>> ks.queries.QueryResult.for_result(3).result
             3
         """
         return cls(value, position=position)
@@ -192,7 +192,7 @@ class QueryResult:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.QueryResult.for_failure(ks.FailureReason.NOT_ACTIVE, "a standby copy").failure_message
+            >>> ks.queries.QueryResult.for_failure(ks.queries.FailureReason.NOT_ACTIVE, "a standby copy").failure_message
             'a standby copy'
         """
         return cls(None, reason, message, position)
@@ -203,7 +203,7 @@ class QueryResult:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.QueryResult.for_result(3).is_failure
+            >>> ks.queries.QueryResult.for_result(3).is_failure
             False
         """
         return self.failure_reason is not None
@@ -214,7 +214,7 @@ class QueryResult:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.QueryResult.for_result(None).is_success
+            >>> ks.queries.QueryResult.for_result(None).is_success
             True
         """
         return self.failure_reason is None
@@ -227,7 +227,7 @@ class QueryResult:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.QueryResult.for_result(3).result
+            >>> ks.queries.QueryResult.for_result(3).result
             3
         """
         if self.failure_reason is not None:
@@ -249,8 +249,8 @@ class StateQueryResult:
         global_result: of a global store; None for others.
 
     Example:
-        >>> import kstreams_repl as ks
-        >>> ks.StateQueryResult({0: ks.QueryResult.for_result(3), 1: ks.QueryResult.for_result(None)}).only_partition_result.result
+        >>> from kstreams_repl.queries import QueryResult, StateQueryResult
+        >>> StateQueryResult({0: QueryResult.for_result(3), 1: QueryResult.for_result(None)}).only_partition_result.result
         3
     """
 
@@ -265,7 +265,7 @@ class StateQueryResult:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.StateQueryResult().only_partition_result is None
+            >>> ks.queries.StateQueryResult().only_partition_result is None
             True
         """
         found = [result for result in self.partition_results.values() if result.is_success and result.value is not None]
@@ -283,7 +283,7 @@ class StateQueryResult:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.StateQueryResult().position
+            >>> ks.queries.StateQueryResult().position
             Position(offsets={})
         """
         merged = Position()
@@ -299,7 +299,7 @@ class StateQueryResult:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> list(ks.StateQueryResult({0: ks.QueryResult.for_result(iter([("a", 1)]))}).rows())
+            >>> list(ks.queries.StateQueryResult({0: ks.queries.QueryResult.for_result(iter([("a", 1)]))}).rows())
             [('a', 1)]
         """
         for _, result in sorted(self.partition_results.items()):
@@ -310,7 +310,7 @@ class StateQueryResult:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.StateQueryResult().close()
+            >>> ks.queries.StateQueryResult().close()
         """
         for result in self.partition_results.values():
             if isinstance(result.value, RowIterator):

@@ -42,7 +42,7 @@ class QueryableStoreType(Protocol):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.QueryableStoreTypes.session_store().accepts(ks.StoreBuilder("counts", ks.StoreKind.KEY_VALUE))
+            >>> ks.queries.QueryableStoreTypes.session_store().accepts(ks.StoreBuilder("counts", ks.StoreKind.KEY_VALUE))
             False
         """
 
@@ -98,7 +98,7 @@ class QueryableStoreTypes:
 
     Example:
         >>> import kstreams_repl as ks
-        >>> ks.QueryableStoreTypes.key_value_store()
+        >>> ks.queries.QueryableStoreTypes.key_value_store()
         QueryableStoreTypes.key_value_store()
     """
 
@@ -108,7 +108,7 @@ class QueryableStoreTypes:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.QueryableStoreTypes.key_value_store().accepts(ks.StoreBuilder("counts", ks.StoreKind.KEY_VALUE))
+            >>> ks.queries.QueryableStoreTypes.key_value_store().accepts(ks.StoreBuilder("counts", ks.StoreKind.KEY_VALUE))
             True
         """
         return _BuiltIn("key_value_store", KEY_VALUE, stores.ReadOnlyKeyValueStore)
@@ -119,7 +119,7 @@ class QueryableStoreTypes:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.QueryableStoreTypes.timestamped_key_value_store().accepts(ks.StoreBuilder("counts", ks.StoreKind.KEY_VALUE))
+            >>> ks.queries.QueryableStoreTypes.timestamped_key_value_store().accepts(ks.StoreBuilder("counts", ks.StoreKind.KEY_VALUE))
             False
         """
         return _BuiltIn("timestamped_key_value_store", _TIMESTAMPED, stores.ReadOnlyKeyValueStore, stamped=True)
@@ -130,7 +130,7 @@ class QueryableStoreTypes:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.QueryableStoreTypes.window_store()
+            >>> ks.queries.QueryableStoreTypes.window_store()
             QueryableStoreTypes.window_store()
         """
         return _BuiltIn("window_store", WINDOWS, stores.ReadOnlyWindowStore)
@@ -141,7 +141,7 @@ class QueryableStoreTypes:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.QueryableStoreTypes.timestamped_window_store()
+            >>> ks.queries.QueryableStoreTypes.timestamped_window_store()
             QueryableStoreTypes.timestamped_window_store()
         """
         return _BuiltIn("timestamped_window_store", WINDOWS, stores.ReadOnlyWindowStore, stamped=True)
@@ -152,7 +152,7 @@ class QueryableStoreTypes:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.QueryableStoreTypes.session_store()
+            >>> ks.queries.QueryableStoreTypes.session_store()
             QueryableStoreTypes.session_store()
         """
         return _BuiltIn("session_store", frozenset({StoreKind.SESSION}), stores.ReadOnlySessionStore)
@@ -163,7 +163,7 @@ class QueryableStoreTypes:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.QueryableStoreTypes.timestamped_key_value_store_with_headers()
+            >>> ks.queries.QueryableStoreTypes.timestamped_key_value_store_with_headers()
             QueryableStoreTypes.timestamped_key_value_store_with_headers()
         """
         return _BuiltIn("timestamped_key_value_store_with_headers", _TIMESTAMPED, stores.ReadOnlyKeyValueStore, headers=True)
@@ -174,7 +174,7 @@ class QueryableStoreTypes:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.QueryableStoreTypes.timestamped_window_store_with_headers()
+            >>> ks.queries.QueryableStoreTypes.timestamped_window_store_with_headers()
             QueryableStoreTypes.timestamped_window_store_with_headers()
         """
         return _BuiltIn("timestamped_window_store_with_headers", WINDOWS, stores.ReadOnlyWindowStore, headers=True)
@@ -185,7 +185,7 @@ class QueryableStoreTypes:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.QueryableStoreTypes.session_store_with_headers()
+            >>> ks.queries.QueryableStoreTypes.session_store_with_headers()
             QueryableStoreTypes.session_store_with_headers()
         """
         return _BuiltIn("session_store_with_headers", frozenset({StoreKind.SESSION}), stores.ReadOnlySessionStore, headers=True)
@@ -196,7 +196,7 @@ class QueryableStoreTypes:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.QueryableStoreTypes.versioned_key_value_store()
+            >>> ks.queries.QueryableStoreTypes.versioned_key_value_store()
             QueryableStoreTypes.versioned_key_value_store()
         """
         return _BuiltIn("versioned_key_value_store", frozenset({StoreKind.VERSIONED}), stores.ReadOnlyVersionedStore)
@@ -207,10 +207,10 @@ class StoreQueryParameters:
     """Which store to read, as what, which part of it, and whether copies that are behind may answer.
 
     Example:
-        >>> import kstreams_repl as ks
-        >>> asked = ks.StoreQueryParameters("counts", ks.QueryableStoreTypes.key_value_store(), partition=0, stale_stores=True)
-        >>> asked == ks.StoreQueryParameters.from_name_and_type(
-        ...     "counts", ks.QueryableStoreTypes.key_value_store()
+        >>> from kstreams_repl.queries import QueryableStoreTypes, StoreQueryParameters
+        >>> asked = StoreQueryParameters("counts", QueryableStoreTypes.key_value_store(), partition=0, stale_stores=True)
+        >>> asked == StoreQueryParameters.from_name_and_type(
+        ...     "counts", QueryableStoreTypes.key_value_store()
         ... ).with_partition(0).enable_stale_stores()
         True
     """
@@ -230,7 +230,7 @@ class StoreQueryParameters:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.StoreQueryParameters.from_name_and_type("counts", ks.QueryableStoreTypes.key_value_store()).stale_stores
+            >>> ks.queries.StoreQueryParameters.from_name_and_type("counts", ks.queries.QueryableStoreTypes.key_value_store()).stale_stores
             False
         """
         return cls(store_name, queryable_store_type)
@@ -243,7 +243,7 @@ class StoreQueryParameters:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.StoreQueryParameters("counts", ks.QueryableStoreTypes.key_value_store()).with_partition(1).partition
+            >>> ks.queries.StoreQueryParameters("counts", ks.queries.QueryableStoreTypes.key_value_store()).with_partition(1).partition
             1
         """
         return replace(self, partition=partition)
@@ -252,8 +252,8 @@ class StoreQueryParameters:
         """Return parameters that let standby copies, and tasks that are being restored, answer.
 
         Example:
-            >>> import kstreams_repl as ks
-            >>> ks.StoreQueryParameters("counts", ks.QueryableStoreTypes.key_value_store()).enable_stale_stores().stale_stores
+            >>> from kstreams_repl.queries import QueryableStoreTypes, StoreQueryParameters
+            >>> StoreQueryParameters("counts", QueryableStoreTypes.key_value_store()).enable_stale_stores().stale_stores
             True
         """
         return replace(self, stale_stores=True)

@@ -63,7 +63,7 @@ class TaskId(NamedTuple):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.TaskId.parse("0_1").partition
+            >>> ks.types.TaskId.parse("0_1").partition
             1
         """
         sub, _, part = text.partition("_")

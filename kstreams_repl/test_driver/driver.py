@@ -72,7 +72,8 @@ class TopologyTestDriver(RetriesReader):
         KStreamsError: "deployed" is requested and lmdb is not installed.
 
     Example:
-        >>> from kstreams_repl import StreamsBuilder, TopologyTestDriver, serdes
+        >>> from kstreams_repl import StreamsBuilder, serdes
+        >>> from kstreams_repl.testing import TopologyTestDriver
         >>> builder = StreamsBuilder()
         >>> stream = builder.stream("words", key_serde=serdes.string, value_serde=serdes.string)
         >>> stream.map_values(str.upper).to("shouts", key_serde=serdes.string, value_serde=serdes.string)
@@ -164,7 +165,7 @@ class TopologyTestDriver(RetriesReader):
             >>> builder = ks.StreamsBuilder()
             >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
             >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
-            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> driver = ks.testing.TopologyTestDriver(builder.build(), start_ms=0)
             >>> words_in = driver.create_input_topic("words", "string", "string", start_timestamp=1000, auto_advance=10)
             >>> words_in.pipe_input("a", "to")
             >>> driver.state_store("counts").get("a").timestamp
@@ -191,7 +192,7 @@ class TopologyTestDriver(RetriesReader):
             >>> builder = ks.StreamsBuilder()
             >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
             >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
-            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> driver = ks.testing.TopologyTestDriver(builder.build(), start_ms=0)
             >>> driver.create_input_topic("words", "string", "string").pipe_input("a", "to")
             >>> driver.create_output_topic("counted", "string", "long").read_key_value()
             ('a', 1)
@@ -206,7 +207,7 @@ class TopologyTestDriver(RetriesReader):
             >>> builder = ks.StreamsBuilder()
             >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
             >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
-            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> driver = ks.testing.TopologyTestDriver(builder.build(), start_ms=0)
             >>> driver.create_input_topic("words", "string", "string").pipe_input("a", "to")
             >>> sorted(driver.produced_topic_names())
             ['counted', 'test-counts-changelog']
@@ -222,7 +223,7 @@ class TopologyTestDriver(RetriesReader):
             >>> builder = ks.StreamsBuilder()
             >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
             >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
-            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> driver = ks.testing.TopologyTestDriver(builder.build(), start_ms=0)
             >>> driver.advance_wall_clock_time(5000)
             >>> driver.now()
             5000
@@ -258,7 +259,7 @@ class TopologyTestDriver(RetriesReader):
             >>> builder = ks.StreamsBuilder()
             >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
             >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
-            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> driver = ks.testing.TopologyTestDriver(builder.build(), start_ms=0)
             >>> driver.create_input_topic("words", "string", "string").pipe_input("a", "to")
             >>> driver.state_store("counts").get("a").value
             1
@@ -283,7 +284,7 @@ class TopologyTestDriver(RetriesReader):
             >>> builder = ks.StreamsBuilder()
             >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
             >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
-            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> driver = ks.testing.TopologyTestDriver(builder.build(), start_ms=0)
             >>> list(driver.all_state_stores())
             ['counts']
         """
@@ -299,7 +300,7 @@ class TopologyTestDriver(RetriesReader):
             >>> builder = ks.StreamsBuilder()
             >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
             >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
-            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> driver = ks.testing.TopologyTestDriver(builder.build(), start_ms=0)
             >>> driver.create_input_topic("words", "string", "string").pipe_input(None, "to")
             >>> driver.dropped
             1
@@ -316,7 +317,7 @@ class TopologyTestDriver(RetriesReader):
             >>> builder = ks.StreamsBuilder()
             >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
             >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
-            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> driver = ks.testing.TopologyTestDriver(builder.build(), start_ms=0)
             >>> driver.create_input_topic("words", "string", "string").pipe_input("a", "to")
             >>> driver.node_counts["words"].taken
             1
@@ -332,7 +333,7 @@ class TopologyTestDriver(RetriesReader):
             >>> builder = ks.StreamsBuilder()
             >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
             >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
-            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> driver = ks.testing.TopologyTestDriver(builder.build(), start_ms=0)
             >>> driver.create_input_topic("words", "string", "string").pipe_input(None, "no key")
             >>> [metric.value for metric in driver.metrics() if metric.name == "dropped-records-total"]
             [1]
@@ -347,7 +348,7 @@ class TopologyTestDriver(RetriesReader):
             >>> builder = ks.StreamsBuilder()
             >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
             >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
-            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> driver = ks.testing.TopologyTestDriver(builder.build(), start_ms=0)
             >>> driver.close()
         """
         self._closed = True
@@ -395,7 +396,7 @@ class TopologyTestDriver(RetriesReader):
             >>> builder = ks.StreamsBuilder()
             >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
             >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
-            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> driver = ks.testing.TopologyTestDriver(builder.build(), start_ms=0)
             >>> driver.pipe_bytes("words", b"a", b"to", 1000)
             >>> driver.state_store("counts").get("a").value
             1
@@ -428,7 +429,7 @@ class TopologyTestDriver(RetriesReader):
             >>> builder = ks.StreamsBuilder()
             >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
             >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
-            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> driver = ks.testing.TopologyTestDriver(builder.build(), start_ms=0)
             >>> driver.create_input_topic("words", "string", "string").pipe_input("a", "to")
             >>> driver.output("counted")[0].key
             b'a'
@@ -496,7 +497,7 @@ class TopologyTestDriver(RetriesReader):
             >>> builder = ks.StreamsBuilder()
             >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
             >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
-            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> driver = ks.testing.TopologyTestDriver(builder.build(), start_ms=0)
             >>> driver.now()
             0
         """

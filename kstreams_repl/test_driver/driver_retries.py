@@ -61,7 +61,7 @@ class RetriesReader(TableRowsReader):
             >>> builder = ks.StreamsBuilder()
             >>> words = builder.stream("words", key_serde="string", value_serde="string")
             >>> priced = words.map_values_async(int, name="price", on_error="retry", retry_backoff="1s")
-            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> driver = ks.testing.TopologyTestDriver(builder.build(), start_ms=0)
             >>> driver.create_input_topic("words", "string", "string").pipe_input("a", "to")
             >>> driver.retries("price").records[0].cause
             "ValueError: invalid literal for int() with base 10: 'to'"

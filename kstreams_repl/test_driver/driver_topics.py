@@ -94,7 +94,7 @@ class TestInputTopic:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
             >>> builder.stream("in", key_serde="string", value_serde="string").map_values(str.upper).to("out", value_serde="string")
-            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> driver = ks.testing.TopologyTestDriver(builder.build(), start_ms=0)
             >>> words = driver.create_input_topic("in", "string", "string")
             >>> words.pipe_input("a", "to", timestamp=1000)
         """
@@ -124,7 +124,7 @@ class TestInputTopic:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
             >>> builder.stream("in", key_serde="string", value_serde="string").map_values(str.upper).to("out", value_serde="string")
-            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> driver = ks.testing.TopologyTestDriver(builder.build(), start_ms=0)
             >>> words = driver.create_input_topic("in", "string", "string")
             >>> words = driver.create_input_topic("in", "string", "string", start_timestamp=1000)
             >>> words.advance_time(500)
@@ -145,7 +145,7 @@ class TestInputTopic:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
             >>> builder.stream("in", key_serde="string", value_serde="string").map_values(str.upper).to("out", value_serde="string")
-            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> driver = ks.testing.TopologyTestDriver(builder.build(), start_ms=0)
             >>> words = driver.create_input_topic("in", "string", "string")
             >>> words.pipe_records([("a", "to", 1000), ("b", "be", 2000)])
         """
@@ -166,7 +166,7 @@ class TestInputTopic:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
             >>> builder.stream("in", key_serde="string", value_serde="string").map_values(str.upper).to("out", value_serde="string")
-            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> driver = ks.testing.TopologyTestDriver(builder.build(), start_ms=0)
             >>> words = driver.create_input_topic("in", "string", "string")
             >>> words.pipe_value_list(["to", "be"])
         """
@@ -181,7 +181,7 @@ class TestInputTopic:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
             >>> builder.stream("in", key_serde="string", value_serde="string").map_values(str.upper).to("out", value_serde="string")
-            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> driver = ks.testing.TopologyTestDriver(builder.build(), start_ms=0)
             >>> words = driver.create_input_topic("in", "string", "string")
             >>> words.pipe_key_value_list([("a", "to"), ("b", "be")])
         """
@@ -216,7 +216,7 @@ class TestOutputTopic:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
             >>> builder.stream("in", key_serde="string", value_serde="string").map_values(str.upper).to("out", value_serde="string")
-            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> driver = ks.testing.TopologyTestDriver(builder.build(), start_ms=0)
             >>> words = driver.create_input_topic("in", "string", "string")
             >>> loud = driver.create_output_topic("out", "string", "string")
             >>> words.pipe_key_value_list([("a", "to"), ("b", "be")])
@@ -232,7 +232,7 @@ class TestOutputTopic:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
             >>> builder.stream("in", key_serde="string", value_serde="string").map_values(str.upper).to("out", value_serde="string")
-            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> driver = ks.testing.TopologyTestDriver(builder.build(), start_ms=0)
             >>> words = driver.create_input_topic("in", "string", "string")
             >>> loud = driver.create_output_topic("out", "string", "string")
             >>> words.pipe_key_value_list([("a", "to"), ("b", "be")])
@@ -251,7 +251,7 @@ class TestOutputTopic:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
             >>> builder.stream("in", key_serde="string", value_serde="string").map_values(str.upper).to("out", value_serde="string")
-            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> driver = ks.testing.TopologyTestDriver(builder.build(), start_ms=0)
             >>> words = driver.create_input_topic("in", "string", "string")
             >>> loud = driver.create_output_topic("out", "string", "string")
             >>> words.pipe_key_value_list([("a", "to"), ("b", "be")])
@@ -280,7 +280,7 @@ class TestOutputTopic:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
             >>> builder.stream("in", key_serde="string", value_serde="string").map_values(str.upper).to("out", value_serde="string")
-            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> driver = ks.testing.TopologyTestDriver(builder.build(), start_ms=0)
             >>> words = driver.create_input_topic("in", "string", "string")
             >>> words.pipe_key_value_list([("a", "to")])
             >>> driver.create_output_topic("out", "string", "string").read_key_value()
@@ -296,7 +296,7 @@ class TestOutputTopic:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
             >>> builder.stream("in", key_serde="string", value_serde="string").map_values(str.upper).to("out", value_serde="string")
-            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> driver = ks.testing.TopologyTestDriver(builder.build(), start_ms=0)
             >>> words = driver.create_input_topic("in", "string", "string")
             >>> loud = driver.create_output_topic("out", "string", "string")
             >>> words.pipe_key_value_list([("a", "to"), ("b", "be")])
@@ -312,7 +312,7 @@ class TestOutputTopic:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
             >>> builder.stream("in", key_serde="string", value_serde="string").map_values(str.upper).to("out", value_serde="string")
-            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> driver = ks.testing.TopologyTestDriver(builder.build(), start_ms=0)
             >>> words = driver.create_input_topic("in", "string", "string")
             >>> loud = driver.create_output_topic("out", "string", "string")
             >>> words.pipe_key_value_list([("a", "to"), ("b", "be")])
@@ -328,7 +328,7 @@ class TestOutputTopic:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
             >>> builder.stream("in", key_serde="string", value_serde="string").map_values(str.upper).to("out", value_serde="string")
-            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> driver = ks.testing.TopologyTestDriver(builder.build(), start_ms=0)
             >>> words = driver.create_input_topic("in", "string", "string")
             >>> loud = driver.create_output_topic("out", "string", "string")
             >>> words.pipe_key_value_list([("a", "to"), ("b", "be")])
@@ -344,7 +344,7 @@ class TestOutputTopic:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
             >>> builder.stream("in", key_serde="string", value_serde="string").map_values(str.upper).to("out", value_serde="string")
-            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> driver = ks.testing.TopologyTestDriver(builder.build(), start_ms=0)
             >>> words = driver.create_input_topic("in", "string", "string")
             >>> loud = driver.create_output_topic("out", "string", "string")
             >>> words.pipe_key_value_list([("a", "to"), ("b", "be")])
@@ -360,7 +360,7 @@ class TestOutputTopic:
             >>> import kstreams_repl as ks
             >>> builder = ks.StreamsBuilder()
             >>> builder.stream("in", key_serde="string", value_serde="string").map_values(str.upper).to("out", value_serde="string")
-            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> driver = ks.testing.TopologyTestDriver(builder.build(), start_ms=0)
             >>> words = driver.create_input_topic("in", "string", "string")
             >>> loud = driver.create_output_topic("out", "string", "string")
             >>> words.pipe_key_value_list([("a", "to"), ("b", "be")])

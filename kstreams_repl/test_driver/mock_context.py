@@ -50,7 +50,7 @@ class CapturedPunctuator:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> context = ks.MockProcessorContext()
+            >>> context = ks.testing.MockProcessorContext()
             >>> context.schedule(1000, ks.PunctuationType.STREAM_TIME, print).cancel()
             >>> context.scheduled_punctuators()
             []
@@ -108,7 +108,7 @@ class MockProcessorContext:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> context = ks.MockProcessorContext()
+            >>> context = ks.testing.MockProcessorContext()
             >>> context.forward(ks.Record("a", 1, 0))
             >>> len(context.forwarded())
             1
@@ -120,7 +120,7 @@ class MockProcessorContext:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> context = ks.MockProcessorContext()
+            >>> context = ks.testing.MockProcessorContext()
             >>> context.forward(ks.Record("a", 1, 0))
             >>> context.forward(ks.Record("b", 2, 0), "left")
             >>> [call.record.value for call in context.forwarded("right")]
@@ -133,7 +133,7 @@ class MockProcessorContext:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> context = ks.MockProcessorContext()
+            >>> context = ks.testing.MockProcessorContext()
             >>> context.forward(ks.Record("a", 1, 0))
             >>> context.reset_forwards()
             >>> context.forwarded()
@@ -159,7 +159,7 @@ class MockProcessorContext:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> context = ks.MockProcessorContext()
+            >>> context = ks.testing.MockProcessorContext()
             >>> ticks = []
             >>> context.schedule(1000, ks.PunctuationType.WALL_CLOCK_TIME, ticks.append).punctuate(5000)
             >>> ticks
@@ -175,7 +175,7 @@ class MockProcessorContext:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> context = ks.MockProcessorContext()
+            >>> context = ks.testing.MockProcessorContext()
             >>> tick = context.schedule(1000, ks.PunctuationType.STREAM_TIME, print)
             >>> [captured.interval_ms for captured in context.scheduled_punctuators()]
             [1000]
@@ -190,7 +190,7 @@ class MockProcessorContext:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> context = ks.MockProcessorContext()
+            >>> context = ks.testing.MockProcessorContext()
             >>> context.commit()
             >>> context.committed
             True
@@ -202,7 +202,7 @@ class MockProcessorContext:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> context = ks.MockProcessorContext()
+            >>> context = ks.testing.MockProcessorContext()
             >>> context.commit()
             >>> context.reset_commit()
             >>> context.committed
@@ -215,8 +215,8 @@ class MockProcessorContext:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> context = ks.MockProcessorContext()
-            >>> other = ks.MockProcessorContext(stores=(ks.StoreBuilder("seen", ks.StoreKind.KEY_VALUE),))
+            >>> context = ks.testing.MockProcessorContext()
+            >>> other = ks.testing.MockProcessorContext(stores=(ks.StoreBuilder("seen", ks.StoreKind.KEY_VALUE),))
             >>> context.add_state_store(other.get_state_store("seen"))
             >>> context.get_state_store("seen").name
             'seen'
@@ -234,8 +234,8 @@ class MockProcessorContext:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> context = ks.MockProcessorContext()
-            >>> context = ks.MockProcessorContext(stores=(ks.StoreBuilder("seen", ks.StoreKind.KEY_VALUE, value_serde="long"),))
+            >>> context = ks.testing.MockProcessorContext()
+            >>> context = ks.testing.MockProcessorContext(stores=(ks.StoreBuilder("seen", ks.StoreKind.KEY_VALUE, value_serde="long"),))
             >>> context.get_state_store("seen").put(b"a", 1)
             >>> context.get_state_store("seen").get(b"a")
             1
@@ -253,7 +253,7 @@ class MockProcessorContext:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> context = ks.MockProcessorContext()
+            >>> context = ks.testing.MockProcessorContext()
             >>> context.set_record_metadata("words", 1, 42)
             >>> context.record_metadata().offset
             42
@@ -270,7 +270,7 @@ class MockProcessorContext:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> context = ks.MockProcessorContext()
+            >>> context = ks.testing.MockProcessorContext()
             >>> context.set_record_metadata("words", 1, 42)
             >>> context.record_metadata().topic
             'words'
@@ -283,7 +283,7 @@ class MockProcessorContext:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> context = ks.MockProcessorContext()
+            >>> context = ks.testing.MockProcessorContext()
             >>> context.set_headers([("trace", b"1")])
         """
         self._record.headers = headers
@@ -293,7 +293,7 @@ class MockProcessorContext:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> context = ks.MockProcessorContext()
+            >>> context = ks.testing.MockProcessorContext()
             >>> context.current_stream_time_ms()
             -1
         """
@@ -307,7 +307,7 @@ class MockProcessorContext:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> context = ks.MockProcessorContext()
+            >>> context = ks.testing.MockProcessorContext()
             >>> context.set_current_stream_time_ms(1000)
             >>> context.current_stream_time_ms()
             1000
@@ -319,7 +319,7 @@ class MockProcessorContext:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> context = ks.MockProcessorContext()
+            >>> context = ks.testing.MockProcessorContext()
             >>> context.current_system_time_ms()
             0
         """
@@ -333,7 +333,7 @@ class MockProcessorContext:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> context = ks.MockProcessorContext()
+            >>> context = ks.testing.MockProcessorContext()
             >>> context.set_current_system_time_ms(1000)
             >>> context.current_system_time_ms()
             1000
@@ -346,7 +346,7 @@ class MockProcessorContext:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> context = ks.MockProcessorContext()
+            >>> context = ks.testing.MockProcessorContext()
             >>> context.metrics().add_latency_rate_total_sensor("lookup", "prices", "fetch").record(12.5)
             >>> [metric.value for metric in context.metrics().metrics() if metric.name == "fetch-latency-max"]
             [12.5]
@@ -359,7 +359,7 @@ class MockProcessorContext:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> context = ks.MockProcessorContext()
+            >>> context = ks.testing.MockProcessorContext()
             >>> place = context.state_dir / "notes"
             >>> place.write_text("seen")
             4

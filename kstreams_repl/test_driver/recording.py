@@ -82,7 +82,7 @@ class Recording(Frames, Sequence[RecordedRecord]):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> recording = ks.Recording([ks.RecordedRecord("words", 0, 7, 1000, b"a", b"to")], {"words": 1})
+            >>> recording = ks.testing.Recording([ks.testing.RecordedRecord("words", 0, 7, 1000, b"a", b"to")], {"words": 1})
             >>> len(recording.table())
             1
         """
@@ -106,7 +106,7 @@ class Recording(Frames, Sequence[RecordedRecord]):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> recording = ks.Recording([ks.RecordedRecord("words", 0, 7, 1000, b"a", b"to")], {"words": 1})
+            >>> recording = ks.testing.Recording([ks.testing.RecordedRecord("words", 0, 7, 1000, b"a", b"to")], {"words": 1})
             >>> builder = ks.StreamsBuilder()
             >>> words = builder.stream("words", key_serde="string", value_serde="string")
             >>> words.map_values(str.upper).to("loud", value_serde="string")
@@ -142,10 +142,10 @@ class Recording(Frames, Sequence[RecordedRecord]):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> recording = ks.Recording([ks.RecordedRecord("words", 0, 7, 1000, b"a", b"to")], {"words": 1})
+            >>> recording = ks.testing.Recording([ks.testing.RecordedRecord("words", 0, 7, 1000, b"a", b"to")], {"words": 1})
             >>> import tempfile
             >>> with tempfile.TemporaryDirectory() as folder:
-            ...     again = ks.Recording.load(recording.save(f"{folder}/words.recording.jsonl"))
+            ...     again = ks.testing.Recording.load(recording.save(f"{folder}/words.recording.jsonl"))
             ...
             >>> len(again)
             1
@@ -191,10 +191,10 @@ class Recording(Frames, Sequence[RecordedRecord]):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> recording = ks.Recording([ks.RecordedRecord("words", 0, 7, 1000, b"a", b"to")], {"words": 1})
+            >>> recording = ks.testing.Recording([ks.testing.RecordedRecord("words", 0, 7, 1000, b"a", b"to")], {"words": 1})
             >>> import tempfile
             >>> with tempfile.TemporaryDirectory() as folder:
-            ...     again = ks.Recording.load(recording.save(f"{folder}/words.recording.jsonl"))
+            ...     again = ks.testing.Recording.load(recording.save(f"{folder}/words.recording.jsonl"))
             ...
             >>> again[0].offset
             7

@@ -29,7 +29,7 @@ class TableRowsReader:
             >>> builder = ks.StreamsBuilder()
             >>> orders = builder.stream("orders", key_serde="string", value_serde="json")
             >>> orders.to_table_files("/data/orders", schema={"amount": "double"}, partition_by="event_day")
-            >>> driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            >>> driver = ks.testing.TopologyTestDriver(builder.build(), start_ms=0)
             >>> driver.create_input_topic("orders", "string", "json").pipe_input("a", {"amount": 2.5}, timestamp=86_400_000)
             >>> driver.read_table_files("/data/orders")
             [{'amount': 2.5, 'event_day': datetime.date(1970, 1, 2)}]

@@ -48,7 +48,7 @@ def test_rows_and_headers_of_a_killed_host_are_those_of_its_copies(broker: Any, 
         last = {record.key: (record.value, record.timestamp, record.headers) for record in changelog}
         assert last == traced.expected(20_200)
         with pytest.raises(InvalidStateStoreError, match="has no query servers: the rows of store 'traced' are on its hosts"):
-            app.store("traced", ks.QueryableStoreTypes.timestamped_key_value_store_with_headers()).get("k1")
+            app.store("traced", ks.queries.QueryableStoreTypes.timestamped_key_value_store_with_headers()).get("k1")
         app.stop()
 
 

@@ -66,7 +66,8 @@ class Cluster:
         self.app = self.session.deploy(topology(self.topic), self.name, config=config)
         assert self.app.wait(180)
         settle(lambda: len(self.servers()) == 2, "two query servers", story=self.logs)
-        settle(lambda: len({host.host_info for host in self.app.metadata_for_all_clients()} - {ks.StreamsMetadata.UNKNOWN}) == 2, "both")
+        unknown = ks.queries.StreamsMetadata.UNKNOWN
+        settle(lambda: len({host.host_info for host in self.app.metadata_for_all_clients()} - {unknown}) == 2, "both")
         token = json.loads(Path(self.app.query_token_path).read_text())["look"]
         self.web = httpx.Client(headers={"Authorization": f"Bearer {token}"}, trust_env=False, timeout=20)
         return self
@@ -131,11 +132,11 @@ def started(broker: Any, cluster: StandaloneCluster, tmp_path: Path, monkeypatch
 
 def typed_handle(app: ks.Application, keys: Any) -> Any:
     """A typed handle of the session, which has no partition on its host; handle and requests read those of both hosts."""
-    handle = app.store("counts", ks.QueryableStoreTypes.key_value_store())
+    handle = app.store("counts", ks.queries.QueryableStoreTypes.key_value_store())
     assert {handle.get(key) for key in keys} == {EACH} and handle.get_many(keys) == dict.fromkeys(keys, EACH)
     with handle.prefix_scan("k") as rows:
         assert dict(rows) == dict.fromkeys(keys, EACH)
-    request = ks.StateQueryRequest.in_store("counts").with_query(ks.KeyQuery.with_key(next(iter(keys)))).require_active()
+    request = ks.queries.StateQueryRequest.in_store("counts").with_query(ks.queries.KeyQuery.with_key(next(iter(keys)))).require_active()
     with app.query(request) as answers:
         assert set(answers.partition_results) == set(range(4))
         assert {at for offsets in answers.position.offsets.values() for at in offsets} == set(range(4))

@@ -56,8 +56,8 @@ def test_failed_records_are_tried_and_dropped_on_executors(broker: Any, cluster:
         assert None not in {report.place for report in app.reports.instances.values()}
         app.edit(parsing(name, lenient))
         settle(lambda: app.status == "running" and len(app.reports.instances) == 2, "the edited application", story=lambda: app)
-        assert app.retries("parse").retry_now(timeout=60) == ks.RetryReport(11, 1, 10, 1, 0)
-        assert app.retries("parse").drop(timeout=60) == ks.RetryReport(1, 0, 1, 0, 0)
+        assert app.retries("parse").retry_now(timeout=60) == ks.reports.RetryReport(11, 1, 10, 1, 0)
+        assert app.retries("parse").drop(timeout=60) == ks.reports.RetryReport(1, 0, 1, 0, 0)
         assert not list((tmp_path / "session").rglob("retries/*"))
         app.stop()
         read = session.read(f"{name}-out", value_serde="long", n=40)

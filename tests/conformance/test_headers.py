@@ -35,7 +35,7 @@ def headers(pairs: Any) -> list[tuple[str, bytes | None]]:
 
 def shown(found: Any) -> Any:
     """Return what an operation returned as the oracle shows it."""
-    if isinstance(found, ks.ValueTimestampHeaders | ks.AggregationWithHeaders):
+    if isinstance(found, ks.types.ValueTimestampHeaders | ks.types.AggregationWithHeaders):
         return [*found[:-1], [[name, None if value is None else value.decode()] for name, value in found.headers]]
     return list(found) if isinstance(found, Windowed) else found
 
@@ -44,8 +44,8 @@ def rows(found: Iterable[Any]) -> Any:
     return [[shown(key), shown(value)] for key, value in found]
 
 
-def value(op: dict[str, Any]) -> ks.ValueTimestampHeaders | None:
-    return None if op["v"] is None else ks.ValueTimestampHeaders(op["v"], op["t"], headers(op["h"]))
+def value(op: dict[str, Any]) -> ks.types.ValueTimestampHeaders | None:
+    return None if op["v"] is None else ks.types.ValueTimestampHeaders(op["v"], op["t"], headers(op["h"]))
 
 
 def on_keys(store: Any, key: str, op: dict[str, Any]) -> Any:
@@ -83,7 +83,7 @@ def on_windows(store: Any, key: str, op: dict[str, Any]) -> Any:
 def on_sessions(store: Any, key: str, op: dict[str, Any]) -> Any:
     match op["op"]:
         case "put":
-            aggregate = None if op["v"] is None else ks.AggregationWithHeaders(op["v"], headers(op["h"]))
+            aggregate = None if op["v"] is None else ks.types.AggregationWithHeaders(op["v"], headers(op["h"]))
             return store.put(Windowed(key, op["start"], op["end"]), aggregate)
         case "remove":
             return store.remove(Windowed(key, op["start"], op["end"]))
@@ -140,7 +140,7 @@ def test_operations_return_and_log_what_kafka_streams_does(
     topology.add_processor("operations", processor(case), "in")
     topology.add_state_store(builder(case), "operations")
     topology.add_sink("out", "out", "operations", key_serde="string", value_serde="string")
-    with ks.TopologyTestDriver(topology, {"application.id": "app"}, start_ms=0, mode=mode) as driver:
+    with ks.testing.TopologyTestDriver(topology, {"application.id": "app"}, start_ms=0, mode=mode) as driver:
         given, out = driver.create_input_topic("in", "string", "string"), driver.create_output_topic("out", "string", "string")
         log = driver.create_output_topic("app-s-changelog", "bytes", "bytes")
         last: dict[str, Any] = {}
@@ -174,7 +174,7 @@ def test_rows_have_kafka_streams_bytes(timestamped: bool) -> None:
     compared = 0
     for row, expected in zip(CASES["rows"], CASES["answers"]["rows"], strict=True):
         if ("t" in row) is timestamped:
-            item: Any = value(row) if timestamped else ks.AggregationWithHeaders(row["v"], headers(row["h"]))
+            item: Any = value(row) if timestamped else ks.types.AggregationWithHeaders(row["v"], headers(row["h"]))
             data = codec.encode(item)
             assert data is not None and data.hex() == expected
             assert codec.decode(data) == item

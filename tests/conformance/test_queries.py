@@ -85,28 +85,28 @@ def show(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int) else [show(row) for row in value]
 
 
-def query_of(asked: dict[str, Any]) -> ks.Query:
+def query_of(asked: dict[str, Any]) -> ks.queries.Query:
     key, order = asked.get("key"), asked.get("order", "any")
     match asked["query"]:
         case "key":
-            made = ks.KeyQuery.with_key(key)
+            made = ks.queries.KeyQuery.with_key(key)
             return made.skip_cache() if "skip_cache" in asked else made
         case "timestamped_key":
-            return ks.TimestampedKeyQuery.with_key(key)
+            return ks.queries.TimestampedKeyQuery.with_key(key)
         case "range":
-            return ORDERS[order](ks.RangeQuery.with_range(asked["lower"], asked["upper"]))
+            return ORDERS[order](ks.queries.RangeQuery.with_range(asked["lower"], asked["upper"]))
         case "timestamped_range":
-            return ORDERS[order](ks.TimestampedRangeQuery.with_range(asked["lower"], asked["upper"]))
+            return ORDERS[order](ks.queries.TimestampedRangeQuery.with_range(asked["lower"], asked["upper"]))
         case "window_key":
-            return ks.WindowKeyQuery.with_key_and_window_start_range(key, asked["from"], asked["to"])
+            return ks.queries.WindowKeyQuery.with_key_and_window_start_range(key, asked["from"], asked["to"])
         case "window_range" if key is not None:
-            return ks.WindowRangeQuery.with_key(key)
+            return ks.queries.WindowRangeQuery.with_key(key)
         case "window_range":
-            return ks.WindowRangeQuery.with_window_start_range(asked["from"], asked["to"])
+            return ks.queries.WindowRangeQuery.with_window_start_range(asked["from"], asked["to"])
         case "versioned_key":
-            query = ks.VersionedKeyQuery.with_key(key)
+            query = ks.queries.VersionedKeyQuery.with_key(key)
             return query.as_of(asked["as_of"]) if "as_of" in asked else query
-    versions = ks.MultiVersionedKeyQuery.with_key(key).from_time(asked.get("from")).to_time(asked.get("to"))
+    versions = ks.queries.MultiVersionedKeyQuery.with_key(key).from_time(asked.get("from")).to_time(asked.get("to"))
     return {
         "any": lambda: versions,
         "ascending": versions.with_ascending_timestamps,
@@ -115,12 +115,12 @@ def query_of(asked: dict[str, Any]) -> ks.Query:
 
 
 def second_generation(state: State, asked: dict[str, Any]) -> Any:
-    request = ks.StateQueryRequest.in_store(asked["store"]).with_query(query_of(asked))
+    request = ks.queries.StateQueryRequest.in_store(asked["store"]).with_query(query_of(asked))
     if "partitions" in asked:
         request = request.with_partitions(asked["partitions"])
     if "bound" in asked:
         bound = {int(partition): offset for partition, offset in asked["bound"].items()}
-        request = request.with_position_bound(ks.PositionBound.at(ks.Position({TOPIC: bound})))
+        request = request.with_position_bound(ks.queries.PositionBound.at(ks.queries.Position({TOPIC: bound})))
     if "require_active" in asked:
         request = request.require_active()
     shown: dict[str, Any] = {}
@@ -137,8 +137,8 @@ def second_generation(state: State, asked: dict[str, Any]) -> Any:
 
 
 def first_generation(state: State, asked: dict[str, Any]) -> Any:
-    kind = getattr(ks.QueryableStoreTypes, asked["type"])()
-    store = state.queries.store(ks.StoreQueryParameters(asked["store"], kind, asked.get("partition")))
+    kind = getattr(ks.queries.QueryableStoreTypes, asked["type"])()
+    store = state.queries.store(ks.queries.StoreQueryParameters(asked["store"], kind, asked.get("partition")))
     return {"result": show(getattr(store, asked["read"])(*asked["args"]))}
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl import Processor, PunctuationType, StreamsBuilder, TopologyTestDriver, serdes
+from kstreams_repl import Processor, PunctuationType, StreamsBuilder, serdes
 from kstreams_repl.host.instance.failures.failure_report import failure_of
 from kstreams_repl.system.errors import KStreamsError
+from kstreams_repl.testing import TopologyTestDriver
 from tests.faults.one_task import BOTH, OneTask
 from tests.faults.reliability import note
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl import TopologyTestDriver
 from kstreams_repl.host.batch.stop_offsets import by_partition
 from kstreams_repl.host.journal.journal_records import StopOffsets
 from kstreams_repl.host.kafka.clients import ClientEvents, make_transactional_producer
 from kstreams_repl.host.kafka.embedded import EmbeddedBroker
 from kstreams_repl.system.types import TopicPartition
+from kstreams_repl.testing import TopologyTestDriver
 from tests.faults.batch_topologies import TOPOLOGIES
 from tests.faults.bounded_runs import START_MS, BoundedRuns, input_record, wanted_of
 from tests.faults.counts import full

@@ -143,7 +143,7 @@ class Asking(threading.Thread):
         bound = self._known.get(partition, -1) + (self.dice.random() < 0.05) if self.dice.random() < 0.4 else -1
         options: dict[str, Any] = {"stale": True} if self.dice.random() < 0.3 else {}
         if bound >= 0:
-            options |= {"position": ks.Position({self.deployed.source: {partition: bound}}), "wait": 0.1}
+            options |= {"position": ks.queries.Position({self.deployed.source: {partition: bound}}), "wait": 0.1}
         answer = state.query("get", "counts", key, has_key=True, **options)
         offset = answer.position.partition_positions(self.deployed.source).get(partition, -1)
         value = 0 if answer.value is None else answer.value.value

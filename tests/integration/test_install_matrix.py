@@ -42,7 +42,7 @@ import kstreams_repl as ks
 builder = ks.StreamsBuilder()
 words = builder.stream("words", key_serde="string", value_serde="string")
 words.group_by(lambda key, word: word, key_serde="string", value_serde="string").count(store="counts")
-with ks.TopologyTestDriver(builder.build()) as driver:
+with ks.testing.TopologyTestDriver(builder.build()) as driver:
     topic = driver.create_input_topic("words", "string", "string")
     for word in "to be or not to be".split():
         topic.pipe_input(word, word)

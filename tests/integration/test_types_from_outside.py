@@ -34,9 +34,9 @@ builder = ks.StreamsBuilder()
 words = builder.stream("words", key_serde="string", value_serde=serdes.string).map_values(shout)
 counts = words.group_by(lambda key, word: word, key_serde="string", value_serde="string").count(store="counts")
 counts.to_stream().to("totals", key_serde="string", value_serde="long")
-with ks.TopologyTestDriver(builder.build()) as driver:
+with ks.testing.TopologyTestDriver(builder.build()) as driver:
     driver.create_input_topic("words", "string", "string").pipe_input("key", "be")
-    output: ks.TestOutputTopic = driver.create_output_topic("totals", "string", "long")
+    output: ks.testing.TestOutputTopic = driver.create_output_topic("totals", "string", "long")
     print(output.read_key_values_to_map())
 """
 

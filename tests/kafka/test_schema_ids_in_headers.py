@@ -190,7 +190,7 @@ class Tables:
         self.session.produce(self.deployment.topic, records, key_serde=key_serde, value_serde=WRITERS["avro"])
         self.deployment.fed += len(records)
         self.deployment.run(**self.config)
-        return self.deployment.store("rows", ks.QueryableStoreTypes.key_value_store(), **self.config)
+        return self.deployment.store("rows", ks.queries.QueryableStoreTypes.key_value_store(), **self.config)
 
     def lose_the_state(self) -> None:
         self.deployment.local.close()

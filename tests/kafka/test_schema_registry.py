@@ -205,7 +205,7 @@ def counting(name: str) -> ks.StreamsBuilder:
 
 def test_each_topic_and_changelog_has_its_subject(registry: EmbeddedRegistry, client: SchemaRegistryClient, name: str) -> None:
     config = {"application.id": f"app-{name}", "schema.registry.url": registry.url}
-    with ks.TopologyTestDriver(counting(name), config) as driver:
+    with ks.testing.TopologyTestDriver(counting(name), config) as driver:
         point = serdes.avro({"type": "record", "name": "P", "fields": [{"name": "x", "type": "long"}]})
         source = driver.create_input_topic(name, "string", point)
         for x in (1, 2, 3):
@@ -236,7 +236,7 @@ def test_keys_and_values_of_a_foreign_key_join_have_kafka_streams_subjects(
     )
     joined.to_stream().to(f"{name}-out", key_serde=order_id, value_serde="string")
     config = {"application.id": f"app-{name}", "schema.registry.url": registry.url}
-    with ks.TopologyTestDriver(builder, config) as driver:
+    with ks.testing.TopologyTestDriver(builder, config) as driver:
         left = driver.create_input_topic(f"{name}-orders", order_id, order)
         right = driver.create_input_topic(f"{name}-customers", customer_id, customer)
         left.pipe_input({"id": 1}, {"id": 1, "customer": 7})
@@ -294,7 +294,7 @@ def test_no_handler_skips_records_because_the_registry_is_down(name: str) -> Non
             "deserialization.exception.handler": "continue", "production.exception.handler": "continue",
             "processing.exception.handler": "continue",
         }  # fmt: skip
-        with ks.TopologyTestDriver(counting(name), config) as driver:
+        with ks.testing.TopologyTestDriver(counting(name), config) as driver:
             with pytest.raises(SchemaRegistryUnavailableError, match="does not answer"):
                 driver.create_input_topic(name, "string").pipe_input("a", data)
 

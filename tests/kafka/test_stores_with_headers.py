@@ -35,7 +35,7 @@ class KeepTrace:
     def process(self, record: Any) -> None:
         before = self.store.get(record.key)
         self.context.forward(record.with_value(str(None if before is None else (before.value, before.headers))))
-        row = ks.ValueTimestampHeaders(record.value, record.timestamp, record.headers)
+        row = ks.types.ValueTimestampHeaders(record.value, record.timestamp, record.headers)
         self.store.put(record.key, None if record.value == "delete" else row)
 
     def close(self) -> None: ...
@@ -93,7 +93,7 @@ class Deployment:
 
     def store(self, name: str, kind: Any, **more: Any) -> Any:
         self.local = LocalStores(self.build(self.topic), self.config(**more))  # kept: its files are closed with it
-        return QueryableState(self.local).store(ks.StoreQueryParameters(name, kind))
+        return QueryableState(self.local).store(ks.queries.StoreQueryParameters(name, kind))
 
 
 @pytest.mark.parametrize("caching", [False, True])
@@ -113,11 +113,11 @@ def test_rows_are_restored_with_their_headers(admin: Admin, settings: ClientSett
     for child in tmp_path.iterdir():
         shutil.rmtree(child)
     deployment.run(("d", "4", []))
-    rows = dict(deployment.store("traced", ks.QueryableStoreTypes.timestamped_key_value_store_with_headers()).all())
+    rows = dict(deployment.store("traced", ks.queries.QueryableStoreTypes.timestamped_key_value_store_with_headers()).all())
     assert {key: (row.value, row.headers) for key, row in rows.items()} == {
         "a": ("1", [("trace", b"x"), ("none", None)]), "b": ("2", []), "d": ("4", []),
     }  # fmt: skip
-    assert dict(deployment.store("traced", ks.QueryableStoreTypes.key_value_store()).all()) == {"a": "1", "b": "2", "d": "4"}
+    assert dict(deployment.store("traced", ks.queries.QueryableStoreTypes.key_value_store()).all()) == {"a": "1", "b": "2", "d": "4"}
 
 
 @pytest.mark.parametrize("logging", [True, False])
@@ -133,7 +133,7 @@ def test_a_count_goes_on_when_its_store_begins_and_ends_to_keep_headers(
 
     deployment = Deployment(build, admin, settings, name, tmp_path)
     rows: list[Row] = [(f"k{number % 7}", "x", [("n", b"1")]) for number in range(21)]
-    types = ks.QueryableStoreTypes
+    types = ks.queries.QueryableStoreTypes
     for generation, store_format in enumerate(("DEFAULT", "HEADERS", "HEADERS", "DEFAULT"), start=1):
         deployment.run(*rows, **{"dsl.store.format": store_format})
         expected = {f"k{number}": 3 * generation for number in range(7)}

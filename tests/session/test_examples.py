@@ -14,9 +14,9 @@ import kstreams_repl as ks
 from tests.unit.public_api import members
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
-RESULTS_OF_A_SESSION = (ks.SqlResult, ks.Cleanup, ks.Admin)
-RESULTS_OF_AN_APPLICATION = (ks.StoreView, ks.MetricsView, ks.Applications)
-AFTER_AN_APPLICATION = (ks.EditPlan, ks.Listeners, ks.Savepoint)  # they pause it, which begins its counts again
+RESULTS_OF_A_SESSION = (ks.reports.SqlResult, ks.reports.Cleanup, ks.reports.Admin)
+RESULTS_OF_AN_APPLICATION = (ks.queries.StoreView, ks.reports.MetricsView, ks.reports.Applications)
+AFTER_AN_APPLICATION = (ks.reports.EditPlan, ks.reports.Listeners, ks.reports.Savepoint)  # they pause it, which begins its counts again
 ON_SPARK = {"Session.attach", "Session.deploy", "Session.run_batch", "Session.spark_frame"}
 AT_REST = ("Session.reset",)
 AT_THE_END = ("Session.close", "Application.edit", "Application.rollback", "Application.pause", "Application.stop")

@@ -23,7 +23,7 @@ from tests import traced
 from tests.spark.hosting import settle
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
-TYPES = ks.QueryableStoreTypes
+TYPES = ks.queries.QueryableStoreTypes
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ config, topic, end = json.loads(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
 builder = ks.StreamsBuilder()
 builder.stream(topic, key_serde="string", value_serde="string").group_by_key().count(store="counts")
 state = QueryableState(LocalStores(builder.build(), ks.StreamsConfig(config)))
-strict = ks.StateQueryRequest.in_store("counts").with_query(ks.KeyQuery.with_key("k")).with_partitions([0])
+strict = ks.queries.StateQueryRequest.in_store("counts").with_query(ks.queries.KeyQuery.with_key("k")).with_partitions([0])
 number = 0
 while not end.exists():
     number += 1
@@ -95,13 +95,13 @@ def test_answers_of_another_process_are_commits_also_over_a_kill(broker: Any, tm
             assert app.wait(120)
             settle(lambda: answers_of()[-1] == [TOTAL, TOTAL - 1], "the reader to see the last record")
         answers = answers_of()
-        bound = ks.PositionBound.at(ks.Position({topic: {0: TOTAL - 1}}))
-        request = ks.StateQueryRequest.in_store("counts").with_query(ks.KeyQuery.with_key("k"))
+        bound = ks.queries.PositionBound.at(ks.queries.Position({topic: {0: TOTAL - 1}}))
+        request = ks.queries.StateQueryRequest.in_store("counts").with_query(ks.queries.KeyQuery.with_key("k"))
         last = app.query(request.with_position_bound(bound), timeout=10).only_partition_result
         assert last is not None and last.result == TOTAL
         assert app.store("counts").get("k") == TOTAL
-        assert app.store("counts", ks.QueryableStoreTypes.key_value_store()).get("k") == TOTAL
-        with app.store("counts", ks.QueryableStoreTypes.timestamped_key_value_store()).all() as rows:
+        assert app.store("counts", ks.queries.QueryableStoreTypes.key_value_store()).get("k") == TOTAL
+        with app.store("counts", ks.queries.QueryableStoreTypes.timestamped_key_value_store()).all() as rows:
             assert [key for key, _ in rows] == ["k"]
     kinds = Counter(answer if isinstance(answer, str) else "answer" for answer in answers)
     print(kinds)

@@ -59,14 +59,14 @@ def test_failed_records_are_seen_tried_after_an_edit_and_dropped(session: ks.Ses
     rows_of = app.sql('SELECT count(*), min(tries), max(topic) FROM "parse-pending" WHERE cause IS NOT NULL')
     assert rows_of.fetchall() == [(len(failing), 1, f"{name}-in")]
     # nothing has changed: each is tried once more
-    assert waiting.retry_now(timeout=60) == ks.RetryReport(len(failing), len(failing), 0, len(failing), 0)
+    assert waiting.retry_now(timeout=60) == ks.reports.RetryReport(len(failing), len(failing), 0, len(failing), 0)
     app.edit(built(name, lenient))
     settle(lambda: app.status == "running", "the edited application", story=lambda: app)
     report = app.retries("parse").retry_now(timeout=60)
     hopeless = [value for value in failing if value.startswith("x")]
-    assert report == ks.RetryReport(len(failing), len(hopeless), len(failing) - len(hopeless), len(hopeless), 0)
+    assert report == ks.reports.RetryReport(len(failing), len(hopeless), len(failing) - len(hopeless), len(hopeless), 0)
     chosen = app.retries("parse").where(lambda record: record.value == hopeless[0])
-    assert chosen.drop(timeout=60) == ks.RetryReport(len(hopeless), len(hopeless) - 1, 1, 0, 0)
+    assert chosen.drop(timeout=60) == ks.reports.RetryReport(len(hopeless), len(hopeless) - 1, 1, 0, 0)
     app.pause()
     with pytest.raises(KStreamsError, match="only a running application tries or drops"):
         app.retries("parse").drop()

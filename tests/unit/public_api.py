@@ -12,11 +12,14 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from kstreams_repl.system.facade import doors
+
 MODULES = (
-    "kstreams_repl", "kstreams_repl.engine.dsl", "kstreams_repl.engine.dsl.kip28",
-    "kstreams_repl.engine.dsl.timestamps", "kstreams_repl.test_driver.tables",
-    "kstreams_repl.engine.serdes",
+    *doors("kstreams_repl"), "kstreams_repl.engine.dsl.timestamps", "kstreams_repl.test_driver.tables", "kstreams_repl.engine.serdes",
 )  # fmt: skip
+
+UNWALKED = {"AsyncQueryClient", "QueryClient", "StandaloneCluster", "connect_async", "open_state"}
+"""Names of other processes' tools, which take what a server or a cluster gives."""
 
 
 def exported(module: str) -> dict[str, Any]:
@@ -25,7 +28,8 @@ def exported(module: str) -> dict[str, Any]:
     names = getattr(loaded, "__all__", None)
     if names is None:
         names = [name for name, value in vars(loaded).items() if name[0] != "_" and getattr(value, "__module__", "") == module]
-    return {name: getattr(loaded, name) for name in names}
+    left_out = UNWALKED | ({"connect"} if module == "kstreams_repl.queries" else set())
+    return {name: getattr(loaded, name) for name in names if name not in left_out}
 
 
 def classes() -> dict[str, type]:
@@ -34,7 +38,7 @@ def classes() -> dict[str, type]:
     for module in MODULES:
         for name, value in exported(module).items():
             if inspect.isclass(value):
-                found.setdefault(name if module != "kstreams_repl.engine.dsl.kip28" else f"kip28.{name}", value)
+                found.setdefault(name if module != "kstreams_repl.kip28" else f"kip28.{name}", value)
     return found
 
 

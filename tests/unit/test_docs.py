@@ -16,6 +16,7 @@ import pytest
 
 import kstreams_repl as ks
 from kstreams_repl.engine import dsl
+from kstreams_repl.system.facade import doors
 from tests.unit.public_api import classes, methods
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -76,8 +77,8 @@ def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
     assert not gone
 
 
-TAUGHT = {"kstreams_repl.test_driver.recording", "kstreams_repl.engine.dsl.kip28"}
-"""Modules that a program of a user imports from; everything else is an attribute of `kstreams_repl`."""
+TAUGHT = set(doors("kstreams_repl"))
+"""Modules that a program of a user imports from; every other module is internal."""
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
@@ -117,7 +118,7 @@ def test_every_method_of_the_dsl_has_an_example_that_runs_and_builds_a_topology(
         test.globs["builder"].build()
 
 
-WITH_EXAMPLES = (ks.Topology, ks.ProcessorContext, ks.TopologyTestDriver, ks.MockProcessorContext)
+WITH_EXAMPLES = (ks.Topology, ks.ProcessorContext, ks.testing.TopologyTestDriver, ks.testing.MockProcessorContext)
 
 
 def members(kind: type) -> dict[str, Any]:

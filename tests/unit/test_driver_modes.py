@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl import StreamsBuilder, TopologyTestDriver, serdes
+from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
+from kstreams_repl.testing import TopologyTestDriver
 
 
 def counting() -> StreamsBuilder:

@@ -135,13 +135,13 @@ def outcome(name: str, parameter: str, value: Any, monkeypatch: pytest.MonkeyPat
         elif kind == "Materialized":
             receiver = ks.Materialized.as_("made")
         elif kind == "MockProcessorContext":
-            receiver = ks.MockProcessorContext()
+            receiver = ks.testing.MockProcessorContext()
         elif kind.startswith("Test") or kind == "TopologyTestDriver":
-            driver = ks.TopologyTestDriver(builder.build(), start_ms=0)
+            driver = ks.testing.TopologyTestDriver(builder.build(), start_ms=0)
             receiver = driver if kind == "TopologyTestDriver" else driver.create_input_topic("in", "string", "string", start_timestamp=0)
             given |= {"topic": "in"}
             if method.startswith("pipe_"):
-                monkeypatch.setattr(ks.TestInputTopic, "pipe_input", delegate)
+                monkeypatch.setattr(ks.testing.TestInputTopic, "pipe_input", delegate)
         elif not static:
             receiver = MagicMock()
             receiver._run_to_tap.return_value.status = "running"
@@ -168,9 +168,9 @@ def outcome(name: str, parameter: str, value: Any, monkeypatch: pytest.MonkeyPat
     if isinstance(made, ks.KTable | ks.KStream) or made is None and isinstance(receiver, ks.KStream):
         topology = builder.build()
         return str(topology), [repr(store) for store in topology.stores.values()]
-    if isinstance(receiver, ks.TopologyTestDriver | ks.TestInputTopic) and not isinstance(made, ks.TestInputTopic):
+    if isinstance(receiver, ks.testing.TopologyTestDriver | ks.testing.TestInputTopic) and not isinstance(made, ks.testing.TestInputTopic):
         return delegate.mock_calls, driver.now(), getattr(receiver, "_next", None)
-    if isinstance(made, ks.TestInputTopic):
+    if isinstance(made, ks.testing.TestInputTopic):
         return made._advance
     if kind == "MockProcessorContext":
         return [(each.interval_ms, each.start_ms) for each in receiver.scheduled_punctuators()]

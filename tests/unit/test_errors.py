@@ -56,11 +56,11 @@ def test_a_missing_package_is_told_from_other_errors() -> None:
 
 
 def test_a_wrong_call_is_told_from_a_wrong_state() -> None:
-    driver = ks.TopologyTestDriver(_counting(), {"metrics.recording.level": "DEBUG"})
+    driver = ks.testing.TopologyTestDriver(_counting(), {"metrics.recording.level": "DEBUG"})
     with pytest.raises(errors.IllegalStateError, match="no unread record"):
         driver.create_output_topic("out").read_record()
     with pytest.raises(errors.CallError, match="got int"):
-        ks.Recording([], {}).replay(1)  # type: ignore[arg-type]
+        ks.testing.Recording([], {}).replay(1)  # type: ignore[arg-type]
 
 
 def _counting() -> ks.Topology:

@@ -1,49 +1,60 @@
-"""The public surface is what `kstreams_repl.__all__` lists, no more and no less; each name is documented and can be loaded by itself."""
+"""The public surface is what the facades list, no more and no less; each name is documented and can be loaded by itself."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import json
+import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 import kstreams_repl
+from kstreams_repl.system.facade import doors, exports
 from tests.unit.public_api import classes, handed_out
+from workshop.commands.docs_hooks import api_pages, api_reference
 
 ROOT = Path(__file__).resolve().parents[2]
 
-EXPECTED = [
-    "Admin", "AggregationWithHeaders",
-    "Application", "ApplicationReport", "ApplicationState", "Applications", "AsyncOptions", "AutoOffsetReset",
-    "BatchReport", "Branched", "BranchedKStream", "CallContext", "Cancellable", "CapturedForward", "CapturedPunctuator",
-    "Chart", "ChartKind", "Cleanup", "ClientSettings", "CogroupedKStream", "CommittedOffset", "Counts", "CustomSensor",
-    "DescribedNode", "DescribedSubtopology", "DiffText", "EditPlan", "EmitStrategy", "ErrorContext", "FailureReason",
-    "FixedKeyProcessor", "FixedKeyProcessorContext", "FixedKeyRecord", "GlobalKTable", "HostInfo", "InstanceReport",
-    "JoinWindows",
-    "KGroupedStream", "KGroupedTable", "KStream", "KStreamsError", "KTable", "KeyQuery", "KeyQueryMetadata", "KeysQuery",
-    "LagInfo", "LeftApplication",
-    "Listeners", "Markup", "Materialized", "Metric", "MetricsView", "MockProcessorContext", "MultiVersionedKeyQuery", "Node",
-    "NodeCount", "NodeRate", "NodeSample", "PartitionRange", "Picture", "Position", "PositionBound", "Problem",
-    "ProcessingContext", "Processor", "ProcessorContext", "ProducedRecord", "Program", "PunctuationType", "Query",
-    "QueryResult", "QueryServer", "QueryableStoreType", "QueryableStoreTypes", "RangeQuery", "ReadRecord", "Record",
-    "RecordMetadata",
-    "RecordedRecord", "Recording", "Records", "Reset", "Response", "ResultOrder", "Retries", "RetryReport", "RunProgress", "Sample",
-    "Saved", "SavedVersion", "Savepoint", "SecretReference", "Serde", "Session", "SessionFiles", "SessionWindowedCogroupedKStream",
-    "SessionWindowedKStream", "SessionWindows", "SlidingWindowedKStream", "SlidingWindows", "SqlResult", "StateQueryRequest",
-    "StateQueryResult", "StoreBuilder", "StoreKind", "StoreQueryParameters", "StoreView", "Stores", "StreamsBuilder",
-    "StreamsMetadata",
-    "StreamsConfig", "StreamsMetrics", "Subtopology", "Suppressed", "Table", "TaskId", "TaskReport", "TestInputTopic",
-    "TestOutputTopic", "TestRecord", "TimeWindowedCogroupedKStream", "TimeWindowedKStream", "TimeWindows",
-    "TimestampedKeyQuery", "TimestampedRangeQuery", "TopicDescription", "TopicPartition", "Topology", "TopologyDescription",
-    "TopologyTestDriver", "UncaughtResponse", "UnlimitedWindows", "ValueAndTimestamp", "ValueTimestampHeaders",
-    "Version", "VersionedKeyQuery",
-    "VersionedRangeQuery", "VersionedRecord", "WaitingRecord", "WindowKeyQuery", "WindowRangeQuery", "Windowed", "WrittenTable",
-    "connect", "current_call",
-    "current_calls", "errors", "queries", "secret", "serdes", "tables", "timestamps",
-]  # fmt: skip
+EXPECTED = {
+    "kstreams_repl": """
+        Application AsyncOptions AutoOffsetReset Branched ClientSettings EmitStrategy FixedKeyProcessor FixedKeyProcessorContext
+        FixedKeyRecord GlobalKTable JoinWindows KGroupedStream KGroupedTable KStream KStreamsError KTable Materialized Processor
+        ProcessorContext PunctuationType Record Response Serde Session SessionWindows SlidingWindows StoreBuilder StoreKind Stores
+        StreamsBuilder StreamsConfig Suppressed TimeWindows Topology UnlimitedWindows ValueAndTimestamp Windowed connect current_call
+        current_calls errors kip28 queries reports secret serdes testing timestamps types
+    """,
+    "kstreams_repl.kip28": """
+        DefaultPartitionGrouper KStreamBuilder KStreamWindowed PartitionGrouper Processor ProcessorContext ProcessorDef TopologyBuilder
+    """,
+    "kstreams_repl.queries": """
+        AsyncQueryClient FailureReason HostInfo KeyQuery KeyQueryMetadata KeysQuery LagInfo MultiVersionedKeyQuery Position PositionBound
+        Query QueryClient QueryResult QueryServer QueryableStoreType QueryableStoreTypes RangeQuery ResultOrder StateQueryRequest
+        StateQueryResult StoreQueryParameters StoreView StreamsMetadata TimestampedKeyQuery TimestampedRangeQuery VersionedKeyQuery
+        VersionedRangeQuery WindowKeyQuery WindowRangeQuery connect connect_async open_state
+    """,
+    "kstreams_repl.reports": """
+        Admin ApplicationReport ApplicationState Applications BatchReport Chart ChartKind Cleanup CommittedOffset Counts DescribedNode
+        DescribedSubtopology DiffText EditPlan InstanceReport LeftApplication Listeners Markup Metric MetricsView NodeCount NodeRate
+        NodeSample PartitionRange Picture Problem Program ReadRecord Records Reset Retries RetryReport RunProgress Sample Saved
+        SavedVersion Savepoint SessionFiles SqlResult Table TaskReport TopicDescription TopologyDescription UncaughtResponse Version
+        WaitingRecord WrittenTable
+    """,
+    "kstreams_repl.testing": """
+        CapturedForward CapturedPunctuator MockProcessorContext ProducedRecord RecordedRecord Recording StandaloneCluster TestInputTopic
+        TestOutputTopic TestRecord TopologyTestDriver outputs_of recording_fixture tables
+    """,
+    "kstreams_repl.types": """
+        AggregationWithHeaders BranchedKStream CallContext Cancellable CogroupedKStream CustomSensor ErrorContext Node ProcessingContext
+        RecordMetadata SecretReference SessionWindowedCogroupedKStream SessionWindowedKStream SlidingWindowedKStream StreamsMetrics
+        Subtopology TaskId TimeWindowedCogroupedKStream TimeWindowedKStream TopicPartition ValueTimestampHeaders VersionedRecord
+    """,
+}
+"""By facade. At the top stands what a program types; at most 50 names."""
 
 SESSION = [
     "admin", "applications", "attach", "bootstrap_servers", "cleanup", "close", "closed", "create_topic", "delete_topic", "deploy",
@@ -61,26 +72,68 @@ APPLICATION = [
 ]  # fmt: skip
 
 
+NAMES = [(door, name) for door, names in EXPECTED.items() for name in names.split()]
+DOCS = ROOT / "docs"
+
+
 def test_the_names_are_these() -> None:
-    assert sorted(kstreams_repl.__all__) == sorted(EXPECTED)
+    names = {door: sorted(exports(door)) for door in doors("kstreams_repl")}
+    assert names == {door: sorted(expected.split()) for door, expected in EXPECTED.items()}
+    assert len(kstreams_repl.__all__) <= 50
 
 
-@pytest.mark.parametrize("name", EXPECTED)
-def test_name_is_loaded_on_use_and_documented(name: str) -> None:
-    value = getattr(kstreams_repl, name)
-    assert inspect.getdoc(value)
-    assert name in dir(kstreams_repl)
+@pytest.mark.parametrize("door", EXPECTED)
+def test_a_facade_offers_what_its_stub_lists_and_its_page_shows(door: str) -> None:
+    """The stub is what type checkers know, `__all__` and `dir` are what a program finds, the page is what is documented."""
+    loaded = importlib.import_module(door)
+    assert sorted(loaded.__all__) == sorted(EXPECTED[door].split()) and set(loaded.__all__) <= set(dir(loaded))
+    shown = [path.rpartition(".")[2] for path in re.findall("^::: (.+)$", api_reference(door), re.MULTILINE)]
+    own = [name for name in loaded.__all__ if f"{door}.{name}" not in EXPECTED]
+    assert sorted(shown) == sorted(own) and (DOCS / api_pages()[door]).is_file()
 
 
-FIRST_OF_ITS_PACKAGE = sorted({".".join(place.split(".")[1:3]): name for name, place in kstreams_repl._PLACE_OF.items()}.values())
+def test_a_name_has_one_facade() -> None:
+    counted = Counter(name for door, name in NAMES if door != "kstreams_repl.kip28")
+    assert {name for name, count in counted.items() if count > 1} == {"connect"}, "of a cluster, and of a query server"
 
 
-@pytest.mark.parametrize("name", FIRST_OF_ITS_PACKAGE)
-def test_name_can_be_the_first_thing_loaded(name: str) -> None:
+@pytest.mark.parametrize(("door", "name"), NAMES)
+def test_name_is_loaded_on_use_and_documented(door: str, name: str) -> None:
+    assert inspect.getdoc(getattr(importlib.import_module(door), name))
+
+
+FIRST_OF_ITS_PACKAGE = {
+    ".".join(place.split(".")[1:3]): (door, name) for door in EXPECTED for name, place in exports(door).items() if place != door
+}
+
+
+@pytest.mark.parametrize(("door", "name"), FIRST_OF_ITS_PACKAGE.values())
+def test_name_can_be_the_first_thing_loaded(door: str, name: str) -> None:
     """No order of imports is needed: any name can be the first in a fresh interpreter. One of each package, because no modules import
     each other in a circle (`test_architecture.py`)."""
-    done = subprocess.run([sys.executable, "-c", f"from kstreams_repl import {name}"], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", f"from {door} import {name}"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def code_of_docs() -> dict[str, str]:
+    """The text of the pages' code blocks and of the notebooks' code cells."""
+    pages = [*DOCS.rglob("*.md"), ROOT / "README.md"]
+    texts = {page.name: "".join(re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)) for page in pages}
+    for notebook in (ROOT / "notebooks").glob("*.ipynb"):
+        cells = json.loads(notebook.read_text("utf-8"))["cells"]
+        texts[notebook.name] = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    return texts
+
+
+@pytest.mark.parametrize(("page", "text"), code_of_docs().items())
+def test_what_the_docs_use_is_exported(page: str, text: str) -> None:
+    used = set(re.findall(r"\bks\.(?:(testing|queries|reports|types|kip28)\.)?(\w+)", text))
+    for door, names in re.findall(r"from (kstreams_repl[.\w]*) import ([\w, ]+)", text):
+        if (page.endswith(".ipynb"), door, names) == (True, "kstreams_repl.demo", "data"):
+            continue  # the records that the notebooks produce
+        assert door in EXPECTED, f"{page} imports from {door}, which is internal"
+        used |= {(door.removeprefix("kstreams_repl").removeprefix("."), name.strip()) for name in names.split(",")}
+    assert [f"{door}.{name}" for door, name in used if name not in EXPECTED[f"kstreams_repl.{door}".rstrip(".")].split()] == []
 
 
 @pytest.mark.parametrize(("cls", "wanted"), [("Session", SESSION), ("Application", APPLICATION)])
@@ -94,21 +147,22 @@ def test_methods_are_these_and_documented(cls: str, wanted: list[str]) -> None:
 
 
 def test_what_a_public_function_returns_can_be_imported() -> None:
-    known = {*kstreams_repl.__all__, *importlib.import_module("kstreams_repl.engine.dsl.kip28").__all__}
+    known = {name for _, name in NAMES}
     assert {name: where for name, where in handed_out().items() if name not in known} == {}
 
 
 def test_what_shows_a_table_gives_its_rows_to_pandas_polars_and_arrow() -> None:
     tabular = {name: cls for name, cls in classes().items() if hasattr(cls, "table") and not name.endswith("Builder")}
     assert {"Table", "Records", "SqlResult", "EditPlan", "MetricsView", "Recording", "Counts"} <= set(tabular)
-    for name, cls in {**tabular, "StoreView": kstreams_repl.StoreView}.items():
+    for name, cls in {**tabular, "StoreView": kstreams_repl.queries.StoreView}.items():
         assert [way for way in ("df", "pl", "arrow") if not callable(getattr(cls, way, None))] == [], name
 
 
 def test_the_rows_are_the_same_on_every_way_out() -> None:
-    record = kstreams_repl.RecordedRecord("t", 0, 7, 1000, b"a", None, [("h", b"1")])
-    counts = kstreams_repl.Counts({"n": kstreams_repl.NodeRate(3, 2)})
-    for result in (kstreams_repl.Table.of(("a", "b"), [(1, "x"), (None, 2)]), kstreams_repl.Recording([record], {"t": 1}), counts):
+    record = kstreams_repl.testing.RecordedRecord("t", 0, 7, 1000, b"a", None, [("h", b"1")])
+    counts = kstreams_repl.reports.Counts({"n": kstreams_repl.reports.NodeRate(3, 2)})
+    table = kstreams_repl.reports.Table.of(("a", "b"), [(1, "x"), (None, 2)])
+    for result in (table, kstreams_repl.testing.Recording([record], {"t": 1}), counts):
         rows = [tuple(row.values()) for row in result.arrow().to_pylist()]
         assert len(rows) == len(result.table()) and result.pl().rows() == rows
         assert list(result.df().columns) == list(result.table().columns) and len(result.df()) == len(rows)
@@ -117,6 +171,8 @@ def test_the_rows_are_the_same_on_every_way_out() -> None:
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'StreamBuilder'"):
         kstreams_repl.StreamBuilder  # noqa: B018
+    with pytest.raises(AttributeError, match="Hint: it is kstreams_repl.queries.KeyQuery"):
+        kstreams_repl.KeyQuery  # noqa: B018
 
 
 def test_every_error_is_a_kstreams_error_that_says_when() -> None:

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import grimp
 
-import kstreams_repl
 from kstreams_repl.cli.registry import COMMANDS
 from kstreams_repl.system.errors import KStreamsError
+from kstreams_repl.system.facade import doors, exports
 
 PACKAGES = ("kstreams_repl", "kernel_ext", "workshop")
 CHEAP = ("tests/unit/", "tests/conformance/")
@@ -33,7 +33,7 @@ _MODULE = re.compile(r"\b(?:kstreams_repl|kernel_ext|workshop|tests)(?:\.\w+)*")
 _FROM = re.compile(r"\bfrom ((?:kstreams_repl|kernel_ext|workshop|tests)[\w.]*) import \(?([\w, \n]+)")
 _QUOTED = re.compile(r'"((?:kstreams_repl|kernel_ext|workshop)(?:\.\w+)+)"')
 _RUN = re.compile(r'"-m", "((?:kstreams_repl|kernel_ext|workshop)[\w.]*)"')
-_PUBLIC = re.compile(r"\b(?:ks|kstreams_repl)\.(\w+)")
+_PUBLIC = re.compile(r"\b(?:ks|kstreams_repl)\.((?:\w+\.)?\w+)")
 
 
 def changed_files(root: Path, since: str | None = None) -> list[str]:
@@ -88,6 +88,7 @@ class Checkout:
 
     def choose(self, changed: Collection[str]) -> list[str]:
         """Return the test files that changes of these files can break, in the order in which to run them."""
+        changed = [re.sub(r"\.pyi$", ".py", file) for file in changed]  # a facade's stub
         origins = {*changed, *(reader for file in changed if not file.endswith(".py") for reader in self._readers(file))}
         near = self._distances({WHOLE, *(_module_of(path) for path in origins if path.endswith(".py"))})
         fixtures = tuple(file.removesuffix("conftest.py") for file in changed if file.endswith("/conftest.py"))
@@ -140,11 +141,18 @@ def _module_of(path: str) -> str:
 
 
 @cache
+def _places() -> dict[str, str]:
+    """Return the module of each public name, by its path, such as ``kstreams_repl.queries.KeyQuery``."""
+    return {f"{door}.{name}": place for door in doors("kstreams_repl") for name, place in exports(door).items() if place != door}
+
+
+@cache
 def _names_in(text: str) -> set[str]:
     """Return the modules that a text names, existing or not, and the names that it imports from them (which may be modules
     too)."""
     imported = {f"{package}.{name.strip()}" for package, names in _FROM.findall(text) for name in names.split(",") if name.strip()}
-    public = {kstreams_repl._PLACE_OF[name] for name in _PUBLIC.findall(text) if name in kstreams_repl._PLACE_OF}
+    public = {f"kstreams_repl.{name}" for path in _PUBLIC.findall(text) for name in (path, path.partition(".")[0])}
+    public = {place for name, place in _places().items() if name in public | imported}
     run = {f"{package}.__main__" for package in _RUN.findall(text)}
     if "kstreams_repl.cli" in text or '"kstreams"' in text:
         commands = [entry.module for name, entry in COMMANDS.items() if f'"{name}"' in text]

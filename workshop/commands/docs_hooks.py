@@ -9,14 +9,15 @@ line number is written in docs/, none can be out of date.
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import re
 from pathlib import Path
 from typing import Any
 
-import kstreams_repl
 from kstreams_repl.pictures.picture import Kind, Link, Picture, Shape
 from kstreams_repl.pictures.svg import svg_of
+from kstreams_repl.system.facade import doors, exports
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOT_PAGES = ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
@@ -47,20 +48,25 @@ def code_links(text: str) -> list[tuple[str, str]]:
     return CODE_LINK.findall(text)
 
 
-def api_reference() -> str:
-    """Return the Markdown in which mkdocstrings inserts the docstrings of all public names, by the package part that defines
-    them."""
-    parts: dict[str, list[str]] = {}
-    for name in kstreams_repl.__all__:
-        value = getattr(kstreams_repl, name)
+def api_pages() -> dict[str, str]:
+    """Return the page of each facade, by its name."""
+    return {door: f"reference/{'-'.join(['api', *door.split('.')[1:]])}.md" for door in doors("kstreams_repl")}
+
+
+def api_reference(door: str) -> str:
+    """Return the Markdown in which mkdocstrings inserts the docstrings of all names of a facade; other facades have their own
+    pages."""
+    paths = []
+    for name, place in exports(door).items():
+        value = getattr(importlib.import_module(door), name)
         if inspect.ismodule(value):
             path = value.__name__
         elif hasattr(value, "__qualname__"):
             path = f"{value.__module__}.{value.__qualname__}"
         else:  # a union of types has no __name__
-            path = f"{kstreams_repl._PLACE_OF[name]}.{name}"
-        parts.setdefault(path.split(".")[1], []).append(path)
-    return "".join(f"\n## {part}\n\n" + "".join(f"::: {path}\n\n" for path in paths) for part, paths in sorted(parts.items()))
+            path = f"{place}.{name}"
+        paths += [path] if path not in doors("kstreams_repl") else []
+    return "\n## Names\n\n" + "".join(f"::: {path}\n\n" for path in sorted(paths, key=lambda path: path.rpartition(".")[2]))
 
 
 def drawn_states(diagram: re.Match[str]) -> str:
@@ -104,8 +110,9 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    if page.file.src_uri == "reference/api.md":
-        return markdown + api_reference()
+    for door, path in api_pages().items():
+        if page.file.src_uri == path:
+            return markdown + api_reference(door)
     if page.file.src_uri == "README.md":
         page.meta["hide"] = ["navigation", "toc"]  # one screen
     up = "../" * page.file.src_uri.count("/")

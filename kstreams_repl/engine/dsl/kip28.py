@@ -59,7 +59,7 @@ class TopologyBuilder:
         """Add a node that reads topics; arguments as for `Topology.add_source`.
 
         Example:
-            >>> from kstreams_repl.engine.dsl import kip28
+            >>> from kstreams_repl import kip28
             >>> class Upper(kip28.Processor):
             ...     def process(self, key, value):
             ...         self.context.forward(key, value.upper())
@@ -92,7 +92,7 @@ class TopologyBuilder:
             TopologyError: `definition` is neither, the name is taken, or a parent is unknown.
 
         Example:
-            >>> from kstreams_repl.engine.dsl import kip28
+            >>> from kstreams_repl import kip28
             >>> class Upper(kip28.Processor):
             ...     def process(self, key, value):
             ...         self.context.forward(key, value.upper())
@@ -127,7 +127,7 @@ class TopologyBuilder:
         """Add a node that writes a topic; arguments as for `Topology.add_sink`.
 
         Example:
-            >>> from kstreams_repl.engine.dsl import kip28
+            >>> from kstreams_repl import kip28
             >>> class Upper(kip28.Processor):
             ...     def process(self, key, value):
             ...         self.context.forward(key, value.upper())
@@ -146,7 +146,7 @@ class TopologyBuilder:
             config: not used: it is there because `StreamsBuilder.build` takes the settings.
 
         Example:
-            >>> from kstreams_repl.engine.dsl import kip28
+            >>> from kstreams_repl import kip28
             >>> class Upper(kip28.Processor):
             ...     def process(self, key, value):
             ...         self.context.forward(key, value.upper())
@@ -176,7 +176,7 @@ class KStreamBuilder(StreamsBuilder):
         """Return a stream of topics (`from` is a Python keyword); arguments as for `StreamsBuilder.stream`.
 
         Example:
-            >>> from kstreams_repl.engine.dsl import kip28
+            >>> from kstreams_repl import kip28
             >>> kip28.KStreamBuilder().from_("words", key_serde="string", value_serde="string").to("copy")
         """
         return self.stream(

@@ -67,7 +67,7 @@ class CustomSensor:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> metrics = ks.MockProcessorContext().metrics()
+            >>> metrics = ks.testing.MockProcessorContext().metrics()
             >>> sensor = metrics.add_sensor("lookup")
             >>> sensor.record(2.5)
         """
@@ -89,7 +89,7 @@ class CustomSensor:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> metrics = ks.MockProcessorContext().metrics()
+            >>> metrics = ks.testing.MockProcessorContext().metrics()
             >>> sensor = metrics.add_sensor("lookup")
             >>> _ = sensor.add("price", "avg", group="prices")
         """
@@ -166,7 +166,7 @@ class StreamsMetrics:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> metrics = ks.MockProcessorContext().metrics()
+            >>> metrics = ks.testing.MockProcessorContext().metrics()
             >>> metrics.metrics()
             []
         """
@@ -183,7 +183,7 @@ class StreamsMetrics:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> metrics = ks.MockProcessorContext().metrics()
+            >>> metrics = ks.testing.MockProcessorContext().metrics()
             >>> sensor = metrics.add_sensor("lookup")
         """
         if level not in LEVELS:
@@ -208,7 +208,7 @@ class StreamsMetrics:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> metrics = ks.MockProcessorContext().metrics()
+            >>> metrics = ks.testing.MockProcessorContext().metrics()
             >>> metrics.add_rate_total_sensor("lookup", "prices", "fetch").record()
         """
         return self._operation(scope, entity, operation, level, tags, {"rate": "event_rate", "total": "cumulative_count"})
@@ -221,7 +221,7 @@ class StreamsMetrics:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> metrics = ks.MockProcessorContext().metrics()
+            >>> metrics = ks.testing.MockProcessorContext().metrics()
             >>> metrics.add_latency_rate_total_sensor("lookup", "prices", "fetch").record(12.5)
         """
         kinds = {"latency-avg": "avg", "latency-max": "max", "rate": "event_rate", "total": "cumulative_count"}

@@ -35,7 +35,7 @@ class Metric:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> metric = ks.Metric("commit-total", "stream-thread-metrics", {"thread-id": "counts-StreamThread-1"}, 7, 0)
+            >>> metric = ks.reports.Metric("commit-total", "stream-thread-metrics", {"thread-id": "counts-StreamThread-1"}, 7, 0)
             >>> metric.matches("commit-total", None, {})
             True
         """

@@ -23,7 +23,7 @@ class Cancellable(Protocol):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> context = ks.MockProcessorContext()
+            >>> context = ks.testing.MockProcessorContext()
             >>> punctuator = context.schedule(1000, ks.PunctuationType.WALL_CLOCK_TIME, print)
             >>> punctuator.cancel()
         """
@@ -45,7 +45,7 @@ class ProcessingContext(Protocol):
             >>> topology = ks.Topology().add_source("in", "words", key_serde="string", value_serde="string")
             >>> topology = topology.add_processor("work", Work, "in")
             >>> topology = topology.add_sink("out", "results", "work", key_serde="string", value_serde="string")
-            >>> with ks.TopologyTestDriver(topology, start_ms=5000) as driver:
+            >>> with ks.testing.TopologyTestDriver(topology, start_ms=5000) as driver:
             ...     driver.create_input_topic("words", "string", "string").pipe_input("a", "to", timestamp=1000)
             ...     print(driver.create_output_topic("results", "string", "string").read_value())
             ...
@@ -65,7 +65,7 @@ class ProcessingContext(Protocol):
             >>> topology = ks.Topology().add_source("in", "words", key_serde="string", value_serde="string")
             >>> topology = topology.add_processor("work", Work, "in")
             >>> topology = topology.add_sink("out", "results", "work", key_serde="string", value_serde="string")
-            >>> with ks.TopologyTestDriver(topology, start_ms=5000) as driver:
+            >>> with ks.testing.TopologyTestDriver(topology, start_ms=5000) as driver:
             ...     driver.create_input_topic("words", "string", "string").pipe_input("a", "to", timestamp=1000)
             ...     print(driver.create_output_topic("results", "string", "string").read_value())
             ...
@@ -85,7 +85,7 @@ class ProcessingContext(Protocol):
             >>> topology = ks.Topology().add_source("in", "words", key_serde="string", value_serde="string")
             >>> topology = topology.add_processor("work", Work, "in")
             >>> topology = topology.add_sink("out", "results", "work", key_serde="string", value_serde="string")
-            >>> with ks.TopologyTestDriver(topology, start_ms=5000) as driver:
+            >>> with ks.testing.TopologyTestDriver(topology, start_ms=5000) as driver:
             ...     driver.create_input_topic("words", "string", "string").pipe_input("a", "to", timestamp=1000)
             ...     print(driver.create_output_topic("results", "string", "string").read_value())
             ...
@@ -105,7 +105,7 @@ class ProcessingContext(Protocol):
             >>> topology = ks.Topology().add_source("in", "words", key_serde="string", value_serde="string")
             >>> topology = topology.add_processor("work", Work, "in")
             >>> topology = topology.add_sink("out", "results", "work", key_serde="string", value_serde="string")
-            >>> with ks.TopologyTestDriver(topology, start_ms=5000) as driver:
+            >>> with ks.testing.TopologyTestDriver(topology, start_ms=5000) as driver:
             ...     driver.create_input_topic("words", "string", "string").pipe_input("a", "to", timestamp=1000)
             ...     print(driver.create_output_topic("results", "string", "string").read_value())
             ...
@@ -125,7 +125,7 @@ class ProcessingContext(Protocol):
             >>> topology = ks.Topology().add_source("in", "words", key_serde="string", value_serde="string")
             >>> topology = topology.add_processor("work", Work, "in")
             >>> topology = topology.add_sink("out", "results", "work", key_serde="string", value_serde="string")
-            >>> with ks.TopologyTestDriver(topology, start_ms=5000) as driver:
+            >>> with ks.testing.TopologyTestDriver(topology, start_ms=5000) as driver:
             ...     driver.create_input_topic("words", "string", "string").pipe_input("a", "to", timestamp=1000)
             ...     print(driver.create_output_topic("results", "string", "string").read_value())
             ...
@@ -144,7 +144,7 @@ class ProcessingContext(Protocol):
             >>> topology = ks.Topology().add_source("in", "words", key_serde="string", value_serde="string")
             >>> topology = topology.add_processor("work", Work, "in")
             >>> topology = topology.add_sink("out", "results", "work", key_serde="string", value_serde="string")
-            >>> with ks.TopologyTestDriver(topology, start_ms=5000) as driver:
+            >>> with ks.testing.TopologyTestDriver(topology, start_ms=5000) as driver:
             ...     driver.create_input_topic("words", "string", "string").pipe_input("a", "to", timestamp=1000)
             ...     print(driver.create_output_topic("results", "string", "string").read_value())
             ...
@@ -168,7 +168,7 @@ class ProcessingContext(Protocol):
             ...
             >>> topology = ks.Topology().add_source("in", "words", key_serde="string", value_serde="string")
             >>> topology = topology.add_processor("see", Seen, "in")
-            >>> with ks.TopologyTestDriver(topology) as driver:
+            >>> with ks.testing.TopologyTestDriver(topology) as driver:
             ...     driver.create_input_topic("words", "string", "string").pipe_input("a", "to")
             ...     print(driver.state_store("seen").get("a"))
             ...
@@ -201,7 +201,7 @@ class ProcessingContext(Protocol):
             ...
             >>> topology = ks.Topology().add_source("in", "words").add_processor("tick", Tick, "in")
             >>> topology = topology.add_sink("out", "ticks", "tick", key_serde="string", value_serde="long")
-            >>> with ks.TopologyTestDriver(topology) as driver:
+            >>> with ks.testing.TopologyTestDriver(topology) as driver:
             ...     driver.create_input_topic("words").pipe_input(b"a", b"to", timestamp=5000)
             ...     print(driver.create_output_topic("ticks", "string", "long").read_key_value())
             ...
@@ -226,7 +226,7 @@ class ProcessingContext(Protocol):
             >>> topology = ks.Topology().add_source("in", "words", key_serde="string", value_serde="string")
             >>> topology = topology.add_processor("work", Work, "in")
             >>> topology = topology.add_sink("out", "results", "work", key_serde="string", value_serde="string")
-            >>> with ks.TopologyTestDriver(topology, start_ms=5000) as driver:
+            >>> with ks.testing.TopologyTestDriver(topology, start_ms=5000) as driver:
             ...     driver.create_input_topic("words", "string", "string").pipe_input("a", "to", timestamp=1000)
             ...     print(driver.create_output_topic("results", "string", "string").read_value())
             ...
@@ -247,7 +247,7 @@ class ProcessingContext(Protocol):
             >>> topology = ks.Topology().add_source("in", "words", key_serde="string", value_serde="string")
             >>> topology = topology.add_processor("work", Work, "in")
             >>> topology = topology.add_sink("out", "results", "work", key_serde="string", value_serde="string")
-            >>> with ks.TopologyTestDriver(topology, start_ms=5000) as driver:
+            >>> with ks.testing.TopologyTestDriver(topology, start_ms=5000) as driver:
             ...     driver.create_input_topic("words", "string", "string").pipe_input("a", "to", timestamp=1000)
             ...     print(driver.create_output_topic("results", "string", "string").read_value())
             ...
@@ -263,7 +263,7 @@ class ProcessingContext(Protocol):
             ...     def process(self, record):
             ...         self.context.commit()
             ...
-            >>> context = ks.MockProcessorContext()
+            >>> context = ks.testing.MockProcessorContext()
             >>> flush = Flush()
             >>> flush.init(context)
             >>> flush.process(ks.Record("a", "to", 1000))
@@ -283,7 +283,7 @@ class ProcessingContext(Protocol):
             >>> topology = ks.Topology().add_source("in", "words", key_serde="string", value_serde="string")
             >>> topology = topology.add_processor("work", Work, "in")
             >>> topology = topology.add_sink("out", "results", "work", key_serde="string", value_serde="string")
-            >>> with ks.TopologyTestDriver(topology, start_ms=5000) as driver:
+            >>> with ks.testing.TopologyTestDriver(topology, start_ms=5000) as driver:
             ...     driver.create_input_topic("words", "string", "string").pipe_input("a", "to", timestamp=1000)
             ...     print(driver.create_output_topic("results", "string", "string").read_value())
             ...
@@ -302,7 +302,7 @@ class ProcessingContext(Protocol):
             >>> topology = ks.Topology().add_source("in", "words", key_serde="string", value_serde="string")
             >>> topology = topology.add_processor("work", Work, "in")
             >>> topology = topology.add_sink("out", "results", "work", key_serde="string", value_serde="string")
-            >>> with ks.TopologyTestDriver(topology, start_ms=5000) as driver:
+            >>> with ks.testing.TopologyTestDriver(topology, start_ms=5000) as driver:
             ...     driver.create_input_topic("words", "string", "string").pipe_input("a", "to", timestamp=1000)
             ...     print(driver.create_output_topic("results", "string", "string").read_value())
             ...
@@ -327,7 +327,7 @@ class ProcessorContext(ProcessingContext, Protocol):
             >>> topology = ks.Topology().add_source("in", "words", key_serde="string", value_serde="string")
             >>> topology = topology.add_processor("work", Work, "in")
             >>> topology = topology.add_sink("out", "results", "work", key_serde="string", value_serde="string")
-            >>> with ks.TopologyTestDriver(topology, start_ms=5000) as driver:
+            >>> with ks.testing.TopologyTestDriver(topology, start_ms=5000) as driver:
             ...     driver.create_input_topic("words", "string", "string").pipe_input("a", "to", timestamp=1000)
             ...     print(driver.create_output_topic("results", "string", "string").read_value())
             ...
@@ -352,7 +352,7 @@ class FixedKeyProcessorContext(ProcessingContext, Protocol):
             >>> builder = ks.StreamsBuilder()
             >>> words = builder.stream("words", key_serde="string", value_serde="string")
             >>> words.process_values(Upper).to("shouts", value_serde="string")
-            >>> with ks.TopologyTestDriver(builder.build(), start_ms=0) as driver:
+            >>> with ks.testing.TopologyTestDriver(builder.build(), start_ms=0) as driver:
             ...     driver.create_input_topic("words", "string", "string").pipe_input("a", "to")
             ...     print(driver.create_output_topic("shouts", "string", "string").read_value())
             ...

@@ -38,7 +38,7 @@ class PartitionGrouper(Protocol):
             >>> import kstreams_repl as ks
             >>> class OneTask:
             ...     def group(self, partitions_per_topic):
-            ...         return [{ks.TopicPartition(t, n) for t, count in partitions_per_topic.items() for n in range(count)}]
+            ...         return [{ks.types.TopicPartition(t, n) for t, count in partitions_per_topic.items() for n in range(count)}]
             ...
             >>> len(OneTask().group({"words": 4}))
             1

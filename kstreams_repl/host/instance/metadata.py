@@ -17,7 +17,7 @@ class HostInfo:
 
     Example:
         >>> import kstreams_repl as ks
-        >>> ks.HostInfo.build_from_endpoint("127.0.0.1:8081")
+        >>> ks.queries.HostInfo.build_from_endpoint("127.0.0.1:8081")
         HostInfo(host='127.0.0.1', port=8081, tls=False)
     """
 
@@ -37,7 +37,7 @@ class HostInfo:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.HostInfo.build_from_endpoint("[::1]:8081").host
+            >>> ks.queries.HostInfo.build_from_endpoint("[::1]:8081").host
             '::1'
         """
         try:
@@ -53,7 +53,7 @@ class HostInfo:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.HostInfo("127.0.0.1", 8081).url
+            >>> ks.queries.HostInfo("127.0.0.1", 8081).url
             'http://127.0.0.1:8081'
         """
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -87,7 +87,7 @@ class StreamsMetadata:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.StreamsMetadata(ks.HostInfo("127.0.0.1", 8081)).host
+            >>> ks.queries.StreamsMetadata(ks.queries.HostInfo("127.0.0.1", 8081)).host
             '127.0.0.1'
         """
         return self.host_info.host
@@ -98,7 +98,7 @@ class StreamsMetadata:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.StreamsMetadata(ks.HostInfo("127.0.0.1", 8081)).port
+            >>> ks.queries.StreamsMetadata(ks.queries.HostInfo("127.0.0.1", 8081)).port
             8081
         """
         return self.host_info.port
@@ -108,7 +108,7 @@ class StreamsMetadata:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.StreamsMetadata(ks.HostInfo("127.0.0.1", 8081)).plain()["port"]
+            >>> ks.queries.StreamsMetadata(ks.queries.HostInfo("127.0.0.1", 8081)).plain()["port"]
             8081
         """
         return {
@@ -144,7 +144,7 @@ class KeyQueryMetadata:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.KeyQueryMetadata.NOT_AVAILABLE.is_available
+            >>> ks.queries.KeyQueryMetadata.NOT_AVAILABLE.is_available
             False
         """
         return self.active_host.port >= 0
@@ -154,7 +154,7 @@ class KeyQueryMetadata:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.KeyQueryMetadata.NOT_AVAILABLE.plain()["partition"]
+            >>> ks.queries.KeyQueryMetadata.NOT_AVAILABLE.plain()["partition"]
             -1
         """
         return {
@@ -186,7 +186,7 @@ class LagInfo:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.LagInfo(7, 10).offset_lag
+            >>> ks.queries.LagInfo(7, 10).offset_lag
             3
         """
         return max(0, self.end_offset_position - self.current_offset_position)

@@ -321,7 +321,7 @@ class Admin(GroupAdmin):
             BrokerUnavailableError: no answer in time.
 
         Example:
-            >>> from kstreams_repl import TopicPartition
+            >>> from kstreams_repl.types import TopicPartition
             >>> session.admin.end_offsets([TopicPartition("words", 0)])[TopicPartition("words", 0)] > 0
             True
         """
@@ -372,7 +372,7 @@ class Admin(GroupAdmin):
             BrokerUnavailableError: a transaction stayed open for longer than this client's timeout.
 
         Example:
-            >>> from kstreams_repl import TopicPartition
+            >>> from kstreams_repl.types import TopicPartition
             >>> ends = session.admin.settled_end_offsets([TopicPartition("words", 0), TopicPartition("words", 1)])
             >>> len(ends)
             2
@@ -397,7 +397,7 @@ class Admin(GroupAdmin):
             BrokerUnavailableError: no answer in time.
 
         Example:
-            >>> from kstreams_repl import TopicPartition
+            >>> from kstreams_repl.types import TopicPartition
             >>> session.admin.beginning_offsets([TopicPartition("words", 0)])[TopicPartition("words", 0)]
             0
         """
@@ -416,7 +416,7 @@ class Admin(GroupAdmin):
             BrokerUnavailableError: no answer in time.
 
         Example:
-            >>> from kstreams_repl import TopicPartition
+            >>> from kstreams_repl.types import TopicPartition
             >>> session.admin.offsets_for_time({TopicPartition("words", 0): 0})[TopicPartition("words", 0)]
             0
         """
@@ -435,7 +435,7 @@ class Admin(GroupAdmin):
             BrokerUnavailableError: no answer in time.
 
         Example:
-            >>> from kstreams_repl import TopicPartition
+            >>> from kstreams_repl.types import TopicPartition
             >>> _ = session.admin.create_topic("purged", 1)
             >>> session.admin.delete_records({TopicPartition("purged", 0): 0})
         """

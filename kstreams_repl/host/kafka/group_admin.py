@@ -86,7 +86,7 @@ class GroupAdmin(AdminCalls):
             BrokerUnavailableError: no answer in time, or the offsets stay part of an open transaction.
 
         Example:
-            >>> from kstreams_repl import TopicPartition
+            >>> from kstreams_repl.types import TopicPartition
             >>> session.admin.commit_offsets("reports", {TopicPartition("words", 0): 1})
             >>> session.admin.committed_offsets("reports")[TopicPartition("words", 0)].offset
             1
@@ -115,7 +115,7 @@ class GroupAdmin(AdminCalls):
             BrokerUnavailableError, KStreamsError: the broker rejected them, for example because the group has a member.
 
         Example:
-            >>> from kstreams_repl import TopicPartition
+            >>> from kstreams_repl.types import TopicPartition
             >>> session.admin.commit_offsets("reports", {TopicPartition("words", 0): 1})
         """
         if not offsets:
@@ -138,7 +138,7 @@ class GroupAdmin(AdminCalls):
                 incomplete.
 
         Example:
-            >>> from kstreams_repl import TopicPartition
+            >>> from kstreams_repl.types import TopicPartition
             >>> session.admin.commit_offsets("reports", {TopicPartition("words", 0): 1})
             >>> "reports" in session.admin.groups()
             True
@@ -165,7 +165,7 @@ class GroupAdmin(AdminCalls):
             BrokerUnavailableError: no answer in time.
 
         Example:
-            >>> from kstreams_repl import TopicPartition
+            >>> from kstreams_repl.types import TopicPartition
             >>> session.admin.commit_offsets("old-reports", {TopicPartition("words", 0): 1})
             >>> session.admin.delete_groups(["old-reports", "no-such-group"])
             ('old-reports',)

@@ -101,7 +101,7 @@ class Saved:
 
         Example:
             >>> import kstreams_repl as ks
-            >>> saved = ks.Saved("counts", (ks.SavedVersion(1, 0, "__topology__ = None", "first"),))
+            >>> saved = ks.reports.Saved("counts", (ks.reports.SavedVersion(1, 0, "__topology__ = None", "first"),))
             >>> saved.version(1).description
             'first'
         """
@@ -171,7 +171,7 @@ class SessionFiles:
             >>> from pathlib import Path
             >>> import kstreams_repl as ks
             >>> with tempfile.TemporaryDirectory() as folder:
-            ...     files = ks.SessionFiles(Path(folder))
+            ...     files = ks.reports.SessionFiles(Path(folder))
             ...     files.path("counts").name
             'counts.json'
         """
@@ -195,8 +195,8 @@ class SessionFiles:
             >>> from pathlib import Path
             >>> import kstreams_repl as ks
             >>> with tempfile.TemporaryDirectory() as folder:
-            ...     files = ks.SessionFiles(Path(folder))
-            ...     files.write("counts", [ks.SavedVersion(1, 0, "__topology__ = None", "first")]).name
+            ...     files = ks.reports.SessionFiles(Path(folder))
+            ...     files.write("counts", [ks.reports.SavedVersion(1, 0, "__topology__ = None", "first")]).name
             'counts.json'
         """
         path = self.path(application)
@@ -223,7 +223,7 @@ class SessionFiles:
             >>> from pathlib import Path
             >>> import kstreams_repl as ks
             >>> with tempfile.TemporaryDirectory() as folder:
-            ...     files = ks.SessionFiles(Path(folder))
+            ...     files = ks.reports.SessionFiles(Path(folder))
             ...     len(files.write_closure("counts", b"..."))
             64
         """
@@ -246,7 +246,7 @@ class SessionFiles:
             >>> from pathlib import Path
             >>> import kstreams_repl as ks
             >>> with tempfile.TemporaryDirectory() as folder:
-            ...     files = ks.SessionFiles(Path(folder))
+            ...     files = ks.reports.SessionFiles(Path(folder))
             ...     files.read_closure("counts", files.write_closure("counts", b"..."))
             b'...'
         """
@@ -292,8 +292,8 @@ class SessionFiles:
             >>> from pathlib import Path
             >>> import kstreams_repl as ks
             >>> with tempfile.TemporaryDirectory() as folder:
-            ...     files = ks.SessionFiles(Path(folder))
-            ...     _ = files.write("counts", [ks.SavedVersion(1, 0, "__topology__ = None", "first")])
+            ...     files = ks.reports.SessionFiles(Path(folder))
+            ...     _ = files.write("counts", [ks.reports.SavedVersion(1, 0, "__topology__ = None", "first")])
             ...     files.remove("counts")
             ...     files.names()
             []
@@ -309,8 +309,8 @@ class SessionFiles:
             >>> from pathlib import Path
             >>> import kstreams_repl as ks
             >>> with tempfile.TemporaryDirectory() as folder:
-            ...     files = ks.SessionFiles(Path(folder))
-            ...     _ = files.write("counts", [ks.SavedVersion(1, 0, "__topology__ = None", "first")])
+            ...     files = ks.reports.SessionFiles(Path(folder))
+            ...     _ = files.write("counts", [ks.reports.SavedVersion(1, 0, "__topology__ = None", "first")])
             ...     files.names()
             ['counts']
         """
@@ -331,8 +331,8 @@ class SessionFiles:
             >>> from pathlib import Path
             >>> import kstreams_repl as ks
             >>> with tempfile.TemporaryDirectory() as folder:
-            ...     files = ks.SessionFiles(Path(folder))
-            ...     _ = files.write("counts", [ks.SavedVersion(1, 0, "__topology__ = None", "first")])
+            ...     files = ks.reports.SessionFiles(Path(folder))
+            ...     _ = files.write("counts", [ks.reports.SavedVersion(1, 0, "__topology__ = None", "first")])
             ...     files.read("counts").versions[0].number
             1
         """

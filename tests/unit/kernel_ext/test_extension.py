@@ -163,7 +163,7 @@ def test_an_error_names_the_cell_of_the_function_and_its_record_wherever_it_is_s
     shell.run_cell(
         "builder = ks.StreamsBuilder()\n"
         "doubled = builder.stream('in', key_serde='string', value_serde='json').map_values(lambda o: double(o), name='double')\n"
-        "driver = ks.TopologyTestDriver(builder.build())\n"
+        "driver = ks.testing.TopologyTestDriver(builder.build())\n"
         "orders = driver.create_input_topic('in', 'string', 'json')",
         store_history=True,
     )

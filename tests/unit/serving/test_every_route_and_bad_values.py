@@ -344,13 +344,13 @@ def fill(stores: Any) -> None:
         elif store.kind is StoreKind.VERSIONED:
             opened.put(key, 1, 5)
         elif store.kind is StoreKind.TIMESTAMPED_KEY_VALUE:
-            opened.put(key, ks.ValueTimestampHeaders(1, 5, []) if store.headers else (1, 5))
+            opened.put(key, ks.types.ValueTimestampHeaders(1, 5, []) if store.headers else (1, 5))
         elif store.kind is StoreKind.WINDOW:
             opened.put(key, 1, 5)
         elif store.kind is StoreKind.TIMESTAMPED_WINDOW:
-            opened.put(key, ks.ValueTimestampHeaders(1, 5, []) if store.headers else (1, 5), 5)
+            opened.put(key, ks.types.ValueTimestampHeaders(1, 5, []) if store.headers else (1, 5), 5)
         elif store.kind is StoreKind.SESSION:
-            opened.put(ks.Windowed(key, 0, 9), ks.AggregationWithHeaders(1, []) if store.headers else 1)
+            opened.put(ks.Windowed(key, 0, 9), ks.types.AggregationWithHeaders(1, []) if store.headers else 1)
 
 
 def path_of(pattern: str, store: str, key: str) -> str:

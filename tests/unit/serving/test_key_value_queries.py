@@ -18,7 +18,7 @@ from kstreams_repl.system.errors import (
 
 COUNTS = ks.StoreBuilder("counts", ks.StoreKind.TIMESTAMPED_KEY_VALUE)
 PLAIN = ks.StoreBuilder("plain", ks.StoreKind.KEY_VALUE)
-KEY_VALUE, STAMPED = ks.QueryableStoreTypes.key_value_store(), ks.QueryableStoreTypes.timestamped_key_value_store()
+KEY_VALUE, STAMPED = ks.queries.QueryableStoreTypes.key_value_store(), ks.queries.QueryableStoreTypes.timestamped_key_value_store()
 
 
 def put(**rows: int) -> Callable[[Any], None]:
@@ -46,7 +46,7 @@ def test_a_composite_reads_all_partitions(state: Callable[..., Any]) -> None:
     stamped = made.queries.store("counts", STAMPED)
     assert stamped.get("c") == ks.ValueAndTimestamp(3, 30)
     assert next(stamped.all()) == ("b", ks.ValueAndTimestamp(2, 20))
-    one = made.queries.store(ks.StoreQueryParameters("counts", KEY_VALUE, partition=1))
+    one = made.queries.store(ks.queries.StoreQueryParameters("counts", KEY_VALUE, partition=1))
     assert [one.get("a"), one.get("b")] == [1, None]
     assert list(made.queries.store("plain", KEY_VALUE).all()) == list(counts.all())
 
@@ -101,11 +101,11 @@ def test_wrong_stores_types_keys_and_partitions_are_refused(state: Callable[...,
     with pytest.raises(InvalidStateStoreError, match="does not accept"):
         made.queries.store("plain", STAMPED)
     with pytest.raises(InvalidStateStoreError, match="does not accept"):
-        made.queries.store("plain", ks.QueryableStoreTypes.session_store())
+        made.queries.store("plain", ks.queries.QueryableStoreTypes.session_store())
     counts = made.queries.store("counts", KEY_VALUE)
     with pytest.raises(NullKeyError):
         counts.get(None)
-    elsewhere = made.queries.store(ks.StoreQueryParameters("counts", KEY_VALUE).with_partition(3))
+    elsewhere = made.queries.store(ks.queries.StoreQueryParameters("counts", KEY_VALUE).with_partition(3))
     with pytest.raises(InvalidStateStorePartitionError, match="not on this host"):
         elsewhere.get("a")
 

@@ -43,7 +43,7 @@ def test_values_are_those_of_local_reads(hosts: Hosts) -> None:
             assert state.get("plain", key) == number
         assert state.get("plain", "none") is None
         assert state.get("stamped", KEYS[3]) == ks.ValueAndTimestamp(3, 1003)
-        assert state.get("versions", KEYS[3]) == ks.VersionedRecord(4, 2000)
+        assert state.get("versions", KEYS[3]) == ks.types.VersionedRecord(4, 2000)
         assert state.get("versions", KEYS[3], as_of=1500).value == 3
         assert state.get_many("plain", KEYS) == {key: number for number, key in enumerate(KEYS)}
         assert dict(state.rows("range", "plain", limit=7)) == {key: number for number, key in enumerate(KEYS)}

@@ -15,7 +15,7 @@ from kstreams_repl.serving.remote_stores import RemoteStores
 from kstreams_repl.system.errors import CallError, InvalidStateStoreError, StateStoreNotAvailableError, UnknownStateStoreError
 from tests.unit.serving.test_server_reads import KEYS, STORES, Hosts, fill
 
-TYPES = ks.QueryableStoreTypes
+TYPES = ks.queries.QueryableStoreTypes
 KEY = KEYS[7]
 OTHER = next(key for key in KEYS if partition_for_key(key.encode(), 2) != partition_for_key(KEY.encode(), 2))
 LOW, HIGH = KEYS[10], KEYS[29]
@@ -108,26 +108,26 @@ def test_rows_come_in_pages_and_the_key_of_the_next_is_known(both: Both, monkeyp
 @pytest.mark.parametrize(
     ("store", "query"),
     [
-        ("plain", ks.KeyQuery.with_key(KEY)),
-        ("stamped", ks.KeyQuery.with_key(KEY)),
-        ("stamped", ks.TimestampedKeyQuery.with_key(KEY)),
-        ("plain", ks.TimestampedKeyQuery.with_key(KEY)),
-        ("plain", ks.RangeQuery.with_range(LOW, HIGH).with_descending_keys()),
-        ("stamped", ks.TimestampedRangeQuery.with_range(LOW, HIGH)),
-        ("windows", ks.WindowKeyQuery.with_key_and_window_start_range(KEY, 0, 100)),
-        ("windows", ks.WindowRangeQuery.with_window_start_range(50, 150)),
-        ("sessions", ks.WindowRangeQuery.with_key(KEY)),
-        ("sessions", ks.WindowRangeQuery.with_window_start_range(50, 150)),
-        ("versions", ks.VersionedKeyQuery.with_key(KEY).as_of(1500)),
-        ("versions", ks.MultiVersionedKeyQuery.with_key(KEY)),
-        ("versions", ks.VersionedRangeQuery.with_range(LOW, HIGH).as_of(1500)),
-        ("versions", ks.KeyQuery.with_key(KEY)),
-        ("plain", ks.KeysQuery.with_keys([*KEYS[:9], "none"])),
+        ("plain", ks.queries.KeyQuery.with_key(KEY)),
+        ("stamped", ks.queries.KeyQuery.with_key(KEY)),
+        ("stamped", ks.queries.TimestampedKeyQuery.with_key(KEY)),
+        ("plain", ks.queries.TimestampedKeyQuery.with_key(KEY)),
+        ("plain", ks.queries.RangeQuery.with_range(LOW, HIGH).with_descending_keys()),
+        ("stamped", ks.queries.TimestampedRangeQuery.with_range(LOW, HIGH)),
+        ("windows", ks.queries.WindowKeyQuery.with_key_and_window_start_range(KEY, 0, 100)),
+        ("windows", ks.queries.WindowRangeQuery.with_window_start_range(50, 150)),
+        ("sessions", ks.queries.WindowRangeQuery.with_key(KEY)),
+        ("sessions", ks.queries.WindowRangeQuery.with_window_start_range(50, 150)),
+        ("versions", ks.queries.VersionedKeyQuery.with_key(KEY).as_of(1500)),
+        ("versions", ks.queries.MultiVersionedKeyQuery.with_key(KEY)),
+        ("versions", ks.queries.VersionedRangeQuery.with_range(LOW, HIGH).as_of(1500)),
+        ("versions", ks.queries.KeyQuery.with_key(KEY)),
+        ("plain", ks.queries.KeysQuery.with_keys([*KEYS[:9], "none"])),
     ],
     ids=repr,
 )
 def test_each_query_is_answered_by_partition_with_its_position(both: Both, store: str, query: Any) -> None:
-    request = ks.StateQueryRequest.in_store(store).with_query(query)
+    request = ks.queries.StateQueryRequest.in_store(store).with_query(query)
     with both.local.query(request) as here, both.remote.query(request.require_active()) as there:
         assert set(there.partition_results) == {0, 1}
         for partition, expected in here.partition_results.items():
@@ -138,13 +138,13 @@ def test_each_query_is_answered_by_partition_with_its_position(both: Both, store
                 assert found.position == expected.position
 
 
-class Largest(ks.Query):
+class Largest(ks.queries.Query):
     def run(self, store: Any) -> Any:
         return max(value for _, value in store.all())
 
 
 def test_a_query_and_a_type_of_the_users_own_read_the_parts(both: Both) -> None:
-    request = ks.StateQueryRequest.in_store("plain").with_query(Largest())
+    request = ks.queries.StateQueryRequest.in_store("plain").with_query(Largest())
     with both.local.query(request) as here, both.remote.query(request) as there:
         expected, found = ({at: one.result for at, one in answers.partition_results.items()} for answers in (here, there))
         assert found == expected and set(found) == {0, 1}
@@ -157,27 +157,27 @@ def test_a_query_and_a_type_of_the_users_own_read_the_parts(both: Both) -> None:
             return sum(value for part in provider.stores(name, self) for _, value in part.all())
 
     assert both.remote.store("plain", Sum()) == sum(range(60))
-    assert both.remote.store(ks.StoreQueryParameters("plain", TYPES.key_value_store(), partition=1)).get(KEY) == (
+    assert both.remote.store(ks.queries.StoreQueryParameters("plain", TYPES.key_value_store(), partition=1)).get(KEY) == (
         7 if partition_for_key(KEY.encode(), 2) == 1 else None
     )
 
 
 def test_bounds_and_partitions_that_cannot_answer_are_failures(both: Both, hosts: Hosts) -> None:
-    request = ks.StateQueryRequest.in_store("plain").with_query(ks.KeyQuery.with_key(KEY))
-    bound = request.with_position_bound(ks.PositionBound.at(ks.Position({"in": {0: 10, 1: 21}})))
+    request = ks.queries.StateQueryRequest.in_store("plain").with_query(ks.queries.KeyQuery.with_key(KEY))
+    bound = request.with_position_bound(ks.queries.PositionBound.at(ks.queries.Position({"in": {0: 10, 1: 21}})))
     with both.remote.query(bound) as answers:
         assert answers.partition_results[0].is_success
         behind = answers.partition_results[1]
-        assert behind.failure_reason is ks.FailureReason.NOT_UP_TO_BOUND and behind.position == ks.Position({"in": {1: 20}})
-    keys = ks.StateQueryRequest.in_store("plain").with_query(ks.KeysQuery.with_keys(KEYS))
-    with both.remote.query(keys.with_position_bound(ks.PositionBound.at(ks.Position({"in": {1: 21}})))) as answers:
-        assert answers.partition_results[1].failure_reason is ks.FailureReason.NOT_UP_TO_BOUND
+        assert behind.failure_reason is ks.queries.FailureReason.NOT_UP_TO_BOUND and behind.position == ks.queries.Position({"in": {1: 20}})
+    keys = ks.queries.StateQueryRequest.in_store("plain").with_query(ks.queries.KeysQuery.with_keys(KEYS))
+    with both.remote.query(keys.with_position_bound(ks.queries.PositionBound.at(ks.queries.Position({"in": {1: 21}})))) as answers:
+        assert answers.partition_results[1].failure_reason is ks.queries.FailureReason.NOT_UP_TO_BOUND
     with both.remote.query(request.with_partitions([1, 7])) as answers:
-        assert answers.partition_results[7].failure_reason is ks.FailureReason.DOES_NOT_EXIST
+        assert answers.partition_results[7].failure_reason is ks.queries.FailureReason.DOES_NOT_EXIST
     hosts.servers["b"].stop()
     with both.remote.query(request.require_active()) as answers:
         assert answers.partition_results[0].is_success
-        assert answers.partition_results[1].failure_reason is ks.FailureReason.NOT_PRESENT
+        assert answers.partition_results[1].failure_reason is ks.queries.FailureReason.NOT_PRESENT
         assert answers.partition_results[1].failure_reason.retriable
 
 
@@ -190,10 +190,10 @@ def test_a_standby_copy_answers_requests_and_stale_handles_only(state: Callable[
         hosts.servers["a"].stop()
         with ks.queries.connect(server.url, token=server.tokens.view, timeout=3) as client:
             remote = RemoteState(RemoteStores(hosts.state.local, lambda read: read(client)))
-            request = ks.StateQueryRequest.in_store("plain").with_query(ks.KeyQuery.with_key(key)).with_partitions([0])
+            request = ks.queries.StateQueryRequest.in_store("plain").with_query(ks.queries.KeyQuery.with_key(key)).with_partitions([0])
             assert remote.query(request).partition_results[0].result == KEYS.index(key)
             assert remote.query(request.require_active()).partition_results[0].is_failure
-            stale = ks.StoreQueryParameters("plain", TYPES.key_value_store(), stale_stores=True)
+            stale = ks.queries.StoreQueryParameters("plain", TYPES.key_value_store(), stale_stores=True)
             assert remote.store(stale).get(key) == KEYS.index(key)
             with pytest.raises(StateStoreNotAvailableError):
                 remote.store("plain", TYPES.key_value_store()).get(key)

@@ -20,7 +20,7 @@ from tests.unit.serving.serving import Journal, Server
 
 POINT = ks.serdes.Serde(lambda pair: b"%d,%d" % pair, lambda data: tuple(map(int, data.split(b","))), name="string")
 """A serde of a user's, with the name of another one."""
-KEY_VALUE = ks.QueryableStoreTypes.key_value_store()
+KEY_VALUE = ks.queries.QueryableStoreTypes.key_value_store()
 
 
 @pytest.fixture
@@ -56,10 +56,11 @@ def test_reads_without_the_topology_are_those_with_it(written: Any, opened: Quer
     for state in (written.queries, opened):
         assert state.store("plain", KEY_VALUE).get("a") == 1
         assert state.store("lists", KEY_VALUE).get("a") == [1, None, 3]
-        with state.store("windows", ks.QueryableStoreTypes.window_store()).all() as rows:
+        with state.store("windows", ks.queries.QueryableStoreTypes.window_store()).all() as rows:
             assert list(rows) == [(Windowed("a", 20, 30), 7)]
-        assert state.store("versions", ks.QueryableStoreTypes.versioned_key_value_store()).get("a").value == 8
-        answer = state.query(ks.StateQueryRequest.in_store("plain").with_query(ks.KeyQuery.with_key("a"))).only_partition_result
+        assert state.store("versions", ks.queries.QueryableStoreTypes.versioned_key_value_store()).get("a").value == 8
+        request = ks.queries.StateQueryRequest.in_store("plain").with_query(ks.queries.KeyQuery.with_key("a"))
+        answer = state.query(request).only_partition_result
         assert answer.result == 1 and answer.position.offsets == {"in": {0: 11}}
         with pytest.raises(UnknownStateStoreError, match="no store 'plane'"):
             state.store("plane", KEY_VALUE)

@@ -70,7 +70,7 @@ def test_without_anything_native_topologies_run_and_the_rest_names_its_extra() -
         """
 builder = ks.StreamsBuilder()
 builder.stream("in", key_serde="string", value_serde="json").group_by_key().count(store="counts")
-with ks.TopologyTestDriver(builder.build()) as driver:
+with ks.testing.TopologyTestDriver(builder.build()) as driver:
     driver.create_input_topic("in", "string", "json").pipe_input("a", 1)
     print(driver.state_store("counts").get("a").value)
 assert "<svg" in builder._repr_mimebundle_()["text/html"] or "svg" in str(builder._repr_mimebundle_())

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from kstreams_repl import StreamsBuilder, TopologyTestDriver, serdes
+from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.host.instance.epochs.lifecycle import TaskLifecycle, TaskState
 from kstreams_repl.system import log_context
 from kstreams_repl.system.log_context import about, carried, write_to_stderr
 from kstreams_repl.system.types import TaskId
+from kstreams_repl.testing import TopologyTestDriver
 
 LOG = logging.getLogger("kstreams_repl.host.instance")
 

@@ -52,7 +52,7 @@ def topology(serde: ks.Serde, path: Path, format: str = "parquet", **given: Any)
 
 def test_every_type_that_arrow_converts_has_a_column(tmp_path: Path) -> None:
     serde = serdes.avro(record(*FIELDS), without_registry=True)
-    driver = ks.TopologyTestDriver(topology(serde, tmp_path))
+    driver = ks.testing.TopologyTestDriver(topology(serde, tmp_path))
     driver.create_input_topic("rows", "string", serde).pipe_input("a", VALUE, timestamp=0)
     assert driver.read_table_files(str(tmp_path)) == [VALUE]
 

@@ -204,7 +204,7 @@ class KStreamWindowed(Generic[StreamT]):
             with_key, name, store, key_serde, value_serde, other_value_serde, logging, persistent: as for `KStream.join` with a stream.
 
         Example:
-            >>> from kstreams_repl.engine.dsl import kip28
+            >>> from kstreams_repl import kip28
             >>> builder = kip28.KStreamBuilder()
             >>> left = builder.from_("left", key_serde="string", value_serde="string").with_(60_000)
             >>> right = builder.from_("right", key_serde="string", value_serde="string").with_(60_000)
@@ -227,7 +227,7 @@ class KStreamWindowed(Generic[StreamT]):
         A late record does not join newer records that arrived before it. Args as for `join`.
 
         Example:
-            >>> from kstreams_repl.engine.dsl import kip28
+            >>> from kstreams_repl import kip28
             >>> builder = kip28.KStreamBuilder()
             >>> left = builder.from_("left", key_serde="string", value_serde="string").with_(60_000)
             >>> right = builder.from_("right", key_serde="string", value_serde="string").with_(60_000)

@@ -315,7 +315,7 @@ class ApplicationView(QueryView):
         Example:
             >>> app.store('counts').get('a')
             2
-            >>> with app.store('counts', ks.QueryableStoreTypes.key_value_store()).all() as rows:
+            >>> with app.store('counts', ks.queries.QueryableStoreTypes.key_value_store()).all() as rows:
             ...     sorted(rows)
             [('a', 2), ('b', 3)]
         """
@@ -336,7 +336,7 @@ class ApplicationView(QueryView):
             StreamsNotStartedError: the application was never started on this host.
 
         Example:
-            >>> request = ks.StateQueryRequest.in_store('counts').with_query(ks.KeyQuery.with_key('a'))
+            >>> request = ks.queries.StateQueryRequest.in_store('counts').with_query(ks.queries.KeyQuery.with_key('a'))
             >>> app.query(request).only_partition_result.result
             2
         """

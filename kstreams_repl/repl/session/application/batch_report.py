@@ -65,7 +65,7 @@ class BatchReport(Frames):
 
     Example:
         >>> import kstreams_repl as ks
-        >>> report = ks.BatchReport("daily", 3, "finished", (ks.PartitionRange("flights", 0, 100, 250),), 150, 12)
+        >>> report = ks.reports.BatchReport("daily", 3, "finished", (ks.reports.PartitionRange("flights", 0, 100, 250),), 150, 12)
         >>> report.records_in, report.as_dict()["partitions"]
         (150, ({'topic': 'flights', 'partition': 0, 'start': 100, 'end': 250},))
     """
@@ -87,7 +87,7 @@ class BatchReport(Frames):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.BatchReport("daily", 3, "nothing new").is_empty
+            >>> ks.reports.BatchReport("daily", 3, "nothing new").is_empty
             True
         """
         return all(part.start == part.end for part in self.partitions)
@@ -97,7 +97,7 @@ class BatchReport(Frames):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.BatchReport("daily", 3, "nothing new").as_dict()["state"]
+            >>> ks.reports.BatchReport("daily", 3, "nothing new").as_dict()["state"]
             'nothing new'
         """
         return {**asdict(self), "dropped": dict(self.dropped)}
@@ -107,7 +107,7 @@ class BatchReport(Frames):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.BatchReport("daily", 3, "nothing new").json()[:22]
+            >>> ks.reports.BatchReport("daily", 3, "nothing new").json()[:22]
             '{"application": "daily'
         """
         return json.dumps(self.as_dict())
@@ -117,7 +117,7 @@ class BatchReport(Frames):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> report = ks.BatchReport("daily", 3, "finished", (ks.PartitionRange("flights", 0, 100, 250),), 150, 12)
+            >>> report = ks.reports.BatchReport("daily", 3, "finished", (ks.reports.PartitionRange("flights", 0, 100, 250),), 150, 12)
             >>> report.table().rows
             (('flights', 0, 100, 250),)
         """

@@ -72,7 +72,7 @@ class Savepoint:
         Example:
             >>> import kstreams_repl as ks
             >>> taken = app.savepoint("before-loading")
-            >>> ks.Savepoint.load(taken.path).name
+            >>> ks.reports.Savepoint.load(taken.path).name
             'before-loading'
         """
         folder = Path(path)

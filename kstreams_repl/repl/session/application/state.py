@@ -15,10 +15,10 @@ class ApplicationState(StrEnum):
 
     Example:
         >>> import kstreams_repl as ks
-        >>> state = ks.ApplicationState("failed")
-        >>> state is ks.ApplicationState.ERROR, state is ks.ApplicationState.FAILED, state == "failed", str(state)
+        >>> state = ks.reports.ApplicationState("failed")
+        >>> state is ks.reports.ApplicationState.ERROR, state is ks.reports.ApplicationState.FAILED, state == "failed", str(state)
         (True, True, True, 'failed')
-        >>> ks.ApplicationState("NOT_RUNNING")
+        >>> ks.reports.ApplicationState("NOT_RUNNING")
         <ApplicationState.NOT_RUNNING: 'stopped'>
     """
 
@@ -44,7 +44,7 @@ class ApplicationState(StrEnum):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.ApplicationState.CREATED.has_not_started()
+            >>> ks.reports.ApplicationState.CREATED.has_not_started()
             True
         """
         return self is ApplicationState.CREATED
@@ -54,7 +54,7 @@ class ApplicationState(StrEnum):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.ApplicationState.PAUSED.is_running_or_rebalancing()
+            >>> ks.reports.ApplicationState.PAUSED.is_running_or_rebalancing()
             False
         """
         return self in (ApplicationState.RUNNING, ApplicationState.REBALANCING)
@@ -64,7 +64,7 @@ class ApplicationState(StrEnum):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.ApplicationState.NOT_RUNNING.is_shutting_down()
+            >>> ks.reports.ApplicationState.NOT_RUNNING.is_shutting_down()
             False
         """
         return self in (ApplicationState.PENDING_SHUTDOWN, ApplicationState.PENDING_ERROR)
@@ -74,7 +74,7 @@ class ApplicationState(StrEnum):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.ApplicationState.FAILED.has_completed_shutdown()
+            >>> ks.reports.ApplicationState.FAILED.has_completed_shutdown()
             True
         """
         return self in (ApplicationState.NOT_RUNNING, ApplicationState.ERROR)
@@ -84,7 +84,7 @@ class ApplicationState(StrEnum):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.ApplicationState.STOPPED.has_started_or_finished_shutting_down()
+            >>> ks.reports.ApplicationState.STOPPED.has_started_or_finished_shutting_down()
             True
         """
         return self.is_shutting_down() or self.has_completed_shutdown()

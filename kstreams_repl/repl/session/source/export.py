@@ -87,7 +87,7 @@ _TEST = '''"""What the topology makes of recorded input is what it made of it wh
 import json
 from pathlib import Path
 
-from kstreams_repl.test_driver.recording import outputs_of, recording_fixture
+from kstreams_repl.testing import outputs_of, recording_fixture
 
 from app import CONFIG, topology
 

@@ -78,7 +78,7 @@ class Program:
         Example:
             >>> import kstreams_repl as ks
             >>> text = "import kstreams_repl as ks\n__topology__ = ks.StreamsBuilder()\n__topology__.stream('in').to('out')"
-            >>> ks.Program(text).run()
+            >>> ks.reports.Program(text).run()
             Topology(2 nodes, 0 stores, 1 sub-topologies)
         """
         file = f"<{name} {self.hash[:8]}>"

@@ -50,7 +50,7 @@ class Records(Frames, Sequence[ReadRecord]):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> records = ks.Records([ks.ReadRecord("a", {"n": 1}, 1000, "words", 0, 7)])
+            >>> records = ks.reports.Records([ks.reports.ReadRecord("a", {"n": 1}, 1000, "words", 0, 7)])
             >>> records.table().columns
             ('key', 'value', 'timestamp', 'partition', 'offset')
         """
@@ -74,7 +74,7 @@ class Records(Frames, Sequence[ReadRecord]):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> records = ks.Records([ks.ReadRecord("a", {"n": 1}, 1000, "words", 0, 7)])
+            >>> records = ks.reports.Records([ks.reports.ReadRecord("a", {"n": 1}, 1000, "words", 0, 7)])
             >>> records.df().shape
             (1, 7)
         """
@@ -93,7 +93,7 @@ class Records(Frames, Sequence[ReadRecord]):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> records = ks.Records([ks.ReadRecord("a", {"n": 1}, 1000, "words", 0, 7)])
+            >>> records = ks.reports.Records([ks.reports.ReadRecord("a", {"n": 1}, 1000, "words", 0, 7)])
             >>> records.arrow().num_rows
             1
         """

@@ -81,7 +81,7 @@ class Counts(Frames):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.Counts({"hourly": ks.NodeRate(9, 2, dropped={"expired window": 7})}).dropped
+            >>> ks.reports.Counts({"hourly": ks.reports.NodeRate(9, 2, dropped={"expired window": 7})}).dropped
             {'expired window': 7}
         """
         found: dict[str, int] = {}
@@ -95,7 +95,7 @@ class Counts(Frames):
 
         Example:
             >>> import kstreams_repl as ks
-            >>> ks.Counts({"words": ks.NodeRate(3, 2)}).table().rows
+            >>> ks.reports.Counts({"words": ks.reports.NodeRate(3, 2)}).table().rows
             (('words', 3, 2, 0.0, 0),)
         """
         rows = [

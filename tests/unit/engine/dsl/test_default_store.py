@@ -6,18 +6,10 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl import (
-    JoinWindows,
-    Materialized,
-    SessionWindows,
-    SlidingWindows,
-    StreamsBuilder,
-    TimeWindows,
-    TopologyTestDriver,
-    serdes,
-)
+from kstreams_repl import JoinWindows, Materialized, SessionWindows, SlidingWindows, StreamsBuilder, TimeWindows, serdes
 from kstreams_repl.engine.dsl import EmitStrategy
 from kstreams_repl.engine.topology import StoreBuilder, StoreKind
+from kstreams_repl.testing import TopologyTestDriver
 
 SETTINGS: dict[str, Any] = {"default.key.serde": serdes.string, "default.value.serde": serdes.json}
 

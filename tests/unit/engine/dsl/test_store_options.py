@@ -20,12 +20,12 @@ from kstreams_repl import (
     StreamsBuilder,
     Suppressed,
     TimeWindows,
-    TopologyTestDriver,
     serdes,
 )
 from kstreams_repl.engine.dsl.options import StoreOptions, WindowOptions
 from kstreams_repl.system.errors import CallError, ConfigError, NullKeyError, SerializationError, TopologyError
 from kstreams_repl.system.types import Windowed
+from kstreams_repl.testing import TopologyTestDriver
 
 ROOT = Path(__file__).parents[4]
 TEXT = {"default.key.serde": "string", "default.value.serde": "json"}

@@ -22,11 +22,11 @@ from kstreams_repl import (
     Suppressed,
     TimeWindows,
     Topology,
-    TopologyTestDriver,
     UnlimitedWindows,
 )
 from kstreams_repl.engine.topology.partitions import resolve_partitions
 from kstreams_repl.system.errors import CallError, ConfigError, InvalidNameError, KStreamsError, TopologyError, UnknownTopicError
+from kstreams_repl.testing import TopologyTestDriver
 
 Wrong = Callable[[StreamsBuilder, Any], object]
 within = JoinWindows.of_time_difference

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl import SessionWindows, SlidingWindows, StreamsBuilder, TimeWindows, TopologyTestDriver, serdes
+from kstreams_repl import SessionWindows, SlidingWindows, StreamsBuilder, TimeWindows, serdes
+from kstreams_repl.testing import TopologyTestDriver
 from tests.unit.engine.operators.direct_task import DirectTask
 
 TEXT = {"application.id": "app", "default.key.serde": "string", "default.value.serde": "json"}

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl import KStream, SessionWindows, StreamsBuilder, TopologyTestDriver, serdes
+from kstreams_repl import KStream, SessionWindows, StreamsBuilder, serdes
 from kstreams_repl.engine.serdes import session_windowed
 from kstreams_repl.engine.topology.topology import Topology
+from kstreams_repl.testing import TopologyTestDriver
 from tests.unit.engine.runtime.rig import Rig
 
 STRING, JSON, LONG = serdes.string, serdes.json, serdes.long

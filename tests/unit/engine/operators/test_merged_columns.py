@@ -142,7 +142,7 @@ def test_headers_are_those_of_the_last_record_of_a_key() -> None:
     builder = ks.StreamsBuilder()
     table = builder.stream("in", key_serde="string", value_serde="json").sql(COUNTED, columns=COLUMNS, store="totals")
     table.to_stream().filter(lambda key, value: True).to("out", key_serde="string", value_serde="json")
-    driver = ks.TopologyTestDriver(builder.build(), CACHE, mode="deployed")
+    driver = ks.testing.TopologyTestDriver(builder.build(), CACHE, mode="deployed")
     topic = driver.create_input_topic("in", "string", "json")
     changing: list[list[tuple[str, bytes | None]]] = [[("h", b"1")], [], [("h", b"2")]]
     for headers in changing:
@@ -179,7 +179,7 @@ def test_partials_of_another_key_come_one_by_one_and_are_merged_by_the_column(mo
     builder = ks.StreamsBuilder()
     query = f"SELECT user, {AGGREGATES} FROM this GROUP BY user"
     builder.stream("in", key_serde="string", value_serde="json").sql(query, columns=COLUMNS, store="totals").to_stream().to("out")
-    driver = ks.TopologyTestDriver(builder.build(), CACHE, mode=mode)
+    driver = ks.testing.TopologyTestDriver(builder.build(), CACHE, mode=mode)
     topic = driver.create_input_topic("in", "string", "json")
     for start in range(0, 200, 20):
         topic.pipe_records(orders(200, 9)[start : start + 20])

@@ -12,7 +12,7 @@ JSON: dict[str, Any] = {"key_serde": "string", "value_serde": "json"}
 
 def results(builder: ks.StreamsBuilder, *records: tuple[str, str, str, int]) -> list[list[tuple[Any, Any]]]:
     """Return what each record (topic, key, value, timestamp) adds to the topic `out`."""
-    with ks.TopologyTestDriver(builder.build()) as driver:
+    with ks.testing.TopologyTestDriver(builder.build()) as driver:
         output, found = driver.create_output_topic("out", "string", "json"), []
         for topic, key, value, timestamp in records:
             driver.create_input_topic(topic, "string", "string").pipe_input(key, value, timestamp)

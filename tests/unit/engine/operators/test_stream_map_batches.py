@@ -20,14 +20,14 @@ COLUMNS = {"user": int, "amount": int}
 
 def driver_of(
     mapper: Callable[[Any], Any], *, columns: Any = None, serde: str = "json", mode: Mode = "exact", **config: Any
-) -> ks.TopologyTestDriver:
+) -> ks.testing.TopologyTestDriver:
     builder = ks.StreamsBuilder()
     stream = builder.stream("in", key_serde="string", value_serde=serde)
     stream.map_batches(mapper, columns=columns, name="batches").to("out", key_serde="string", value_serde="json")
-    return ks.TopologyTestDriver(builder.build(), config, mode=mode)
+    return ks.testing.TopologyTestDriver(builder.build(), config, mode=mode)
 
 
-def results(driver: ks.TopologyTestDriver, *rows: Any, serde: str = "json") -> list[tuple[Any, Any]]:
+def results(driver: ks.testing.TopologyTestDriver, *rows: Any, serde: str = "json") -> list[tuple[Any, Any]]:
     driver.create_input_topic("in", "string", serde).pipe_records(rows)
     return driver.create_output_topic("out", "string", "json").read_key_values()
 

@@ -16,14 +16,14 @@ MODES: tuple[Mode, ...] = ("exact", "deployed")
 
 def driver_of(
     query: Any, *, columns: Any = None, serde: Any = "json", out: str = "json", mode: Mode = "exact", **config: Any
-) -> ks.TopologyTestDriver:
+) -> ks.testing.TopologyTestDriver:
     builder = ks.StreamsBuilder()
     stream = builder.stream("in", key_serde="string", value_serde=serde)
     stream.sql(query, columns=columns, name="query").to("out", key_serde="string", value_serde=out)
-    return ks.TopologyTestDriver(builder.build(), config, mode=mode)
+    return ks.testing.TopologyTestDriver(builder.build(), config, mode=mode)
 
 
-def results(driver: ks.TopologyTestDriver, *rows: Any, serde: str = "json", out: str = "json") -> list[tuple[Any, Any]]:
+def results(driver: ks.testing.TopologyTestDriver, *rows: Any, serde: str = "json", out: str = "json") -> list[tuple[Any, Any]]:
     driver.create_input_topic("in", "string", serde).pipe_records(rows)
     return driver.create_output_topic("out", "string", out).read_key_values()
 
@@ -68,7 +68,7 @@ def test_a_type_that_no_serde_tells_is_that_of_the_first_value() -> None:
     builder = ks.StreamsBuilder()
     stream = builder.stream("in", key_serde="string", value_serde="json").map(lambda key, value: (key, value["n"]))
     stream.sql("SELECT value * 2 AS value FROM this").to("out", key_serde="string", value_serde="json")
-    assert results(ks.TopologyTestDriver(builder.build()), ("a", {"n": 4}, 1), ("b", {"n": 5}, 2)) == [("a", 8), ("b", 10)]
+    assert results(ks.testing.TopologyTestDriver(builder.build()), ("a", {"n": 4}, 1), ("b", {"n": 5}, 2)) == [("a", 8), ("b", 10)]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -156,7 +156,7 @@ def test_two_queries_may_be_chained_and_edited_values_flow_on() -> None:
     builder = ks.StreamsBuilder()
     first = builder.stream("in", key_serde="string", value_serde="json").sql("SELECT amount * 2 AS n FROM this", columns=COLUMNS)
     first.sql("SELECT n + 1 AS n FROM this WHERE n > 2", columns={"n": int}).to("out", key_serde="string", value_serde="json")
-    driver = ks.TopologyTestDriver(builder.build())
+    driver = ks.testing.TopologyTestDriver(builder.build())
     assert results(driver, ("a", {"amount": 1}, 1), ("b", {"amount": 4}, 2)) == [("b", {"n": 9})]
 
 

@@ -155,13 +155,15 @@ def test_a_partial_leaves_with_the_latest_record_of_its_group() -> None:
 # ---- as a table --------------------------------------------------------------------------------------------------------------------
 
 
-def driver_of(query: str, *, serde: Any = "json", columns: Any = COLUMNS, mode: Mode = "exact", **options: Any) -> ks.TopologyTestDriver:
+def driver_of(
+    query: str, *, serde: Any = "json", columns: Any = COLUMNS, mode: Mode = "exact", **options: Any
+) -> ks.testing.TopologyTestDriver:
     builder = ks.StreamsBuilder()
     stream = builder.stream("in", key_serde="string", value_serde=serde)
     table = stream.sql(query, columns=columns, **({"store": "totals"} | options))
     assert table.queryable_store_name == "totals"
     table.to_stream().to("out")
-    return ks.TopologyTestDriver(builder.build(), {"statestore.cache.max.bytes": 0}, mode=mode)
+    return ks.testing.TopologyTestDriver(builder.build(), {"statestore.cache.max.bytes": 0}, mode=mode)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -197,7 +199,7 @@ def test_default_serdes_will_do_for_the_records_key() -> None:
     builder = ks.StreamsBuilder()
     table = builder.stream("in").sql("SELECT key, count(*) AS n FROM this GROUP BY key", columns=COLUMNS, store="totals")
     table.to_stream().to("out")
-    driver = ks.TopologyTestDriver(builder.build(), {"default.key.serde": "string", "default.value.serde": "json"})
+    driver = ks.testing.TopologyTestDriver(builder.build(), {"default.key.serde": "string", "default.value.serde": "json"})
     driver.create_input_topic("in", "string", "json").pipe_input("a", {}, timestamp=1)
     assert driver.create_output_topic("out", "string", "json").read_key_values() == [("a", {"key": "a", "n": 1})]
 
@@ -209,7 +211,7 @@ def test_a_changed_key_is_repartitioned_and_joins_a_table_of_that_key(optimizati
     rows = changed.sql("SELECT count(*) AS n FROM this GROUP BY key", columns=COLUMNS, store="rows", key_serde="string")
     counts = changed.group_by_key(key_serde="string", value_serde="json").count(store="counts")
     rows.join(counts, lambda row, count: [row["n"], count]).to_stream().to("out", key_serde="string", value_serde="json")
-    driver = ks.TopologyTestDriver(builder.build({"topology.optimization": optimization}))
+    driver = ks.testing.TopologyTestDriver(builder.build({"topology.optimization": optimization}))
     driver.create_input_topic("in", "string", "json").pipe_records([("a", {"user": at % 2}, at) for at in range(10)])
     found = dict(driver.create_output_topic("out", "string", "json").read_key_values())
     assert found == {"0": [5, 5], "1": [5, 5]}
@@ -219,7 +221,7 @@ def test_a_key_that_is_json_stays_json() -> None:
     builder = ks.StreamsBuilder()
     stream = builder.stream("in", key_serde="json", value_serde="json")
     stream.sql("SELECT key, count(*) AS n FROM this GROUP BY key", columns=COLUMNS, store="totals").to_stream().to("out")
-    driver = ks.TopologyTestDriver(builder.build())
+    driver = ks.testing.TopologyTestDriver(builder.build())
     driver.create_input_topic("in", "json", "json").pipe_records([({"a": 1}, {}, 1), ({"a": 1}, {}, 2), (None, {}, 3)])
     assert driver.create_output_topic("out", "json", "json").read_key_values()[-1] == ({"a": 1}, {"key": {"a": 1}, "n": 2})
     assert driver.dropped == 1

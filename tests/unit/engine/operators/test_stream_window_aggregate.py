@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kstreams_repl import StreamsBuilder, TimeWindows, TopologyTestDriver, serdes
+from kstreams_repl import StreamsBuilder, TimeWindows, serdes
 from kstreams_repl.system.types import Windowed
+from kstreams_repl.testing import TopologyTestDriver
 from tests.unit.engine.operators.windowed import time_windows
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl import StreamsBuilder, TopologyTestDriver, serdes
+from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.engine.operators.aggregates.stream_aggregate import StreamAggregate, StreamCount, StreamReduce
 from kstreams_repl.engine.operators.aggregates.table_aggregate import TableAggregate, TableReduce
 from kstreams_repl.engine.operators.joins.table_table_join import TableJoinKind, TableTableJoin, TableTableJoinMerger
@@ -27,6 +27,7 @@ from kstreams_repl.engine.operators.tables.value_getters import (
 )
 from kstreams_repl.engine.topology.stores import StoreKind
 from kstreams_repl.system.errors import KStreamsError
+from kstreams_repl.testing import TopologyTestDriver
 from tests.unit.engine.operators.harness import Bench
 
 

@@ -60,7 +60,7 @@ class Run:
         builder = ks.StreamsBuilder()
         build(builder.stream("in", **STRINGS), builder.stream("side", **STRINGS))
         settings = {"statestore.cache.max.bytes": cache, "repl.outer.join.emit.interval.ms": 0}
-        self.driver = ks.TopologyTestDriver(builder.build(), settings)
+        self.driver = ks.testing.TopologyTestDriver(builder.build(), settings)
         self._inputs = {topic: self.driver.create_input_topic(topic, "string", "string") for topic in ("in", "side")}
         self._output = self.driver.create_output_topic("out", "string", "string")
         self.runs = 0

@@ -14,21 +14,21 @@ from kstreams_repl.system.errors import StreamsProcessingError, TopologyError
 Build = Callable[[Any], Any]
 
 
-def driver_of(build: Build, **options: Any) -> ks.TopologyTestDriver:
+def driver_of(build: Build, **options: Any) -> ks.testing.TopologyTestDriver:
     """A driver of a stream `in` that `build` leads to `out`."""
     builder = ks.StreamsBuilder()
     build(builder.stream("in", key_serde="string", value_serde="json")).to("out", key_serde="string", value_serde="json")
     config = options.pop("config", {})
-    return ks.TopologyTestDriver(builder.build(), config, start_ms=0, **options)
+    return ks.testing.TopologyTestDriver(builder.build(), config, start_ms=0, **options)
 
 
-def pipe(driver: ks.TopologyTestDriver, *rows: tuple[Any, Any]) -> None:
+def pipe(driver: ks.testing.TopologyTestDriver, *rows: tuple[Any, Any]) -> None:
     topic = driver.create_input_topic("in", "string", "json")
     for number, (key, value) in enumerate(rows):
         topic.pipe_input(key, value, timestamp=number)
 
 
-def out(driver: ks.TopologyTestDriver) -> list[tuple[Any, Any]]:
+def out(driver: ks.testing.TopologyTestDriver) -> list[tuple[Any, Any]]:
     return driver.create_output_topic("out", "string", "json").read_key_values()
 
 
@@ -249,7 +249,7 @@ def test_a_processors_writes_are_seen_by_the_next_record_of_its_key_and_never_ha
     stream = builder.stream("in", key_serde="string", value_serde="json")
     stream.process_async(counted(kind), stores=["counts"]).to("out", key_serde="string", value_serde="json")
     latency = {"def": lambda call: (100, 10, 50, 20)[call.offset], "async def": None}[kind]
-    with ks.TopologyTestDriver(builder.build(), start_ms=0, call_latency=latency) as driver:
+    with ks.testing.TopologyTestDriver(builder.build(), start_ms=0, call_latency=latency) as driver:
         pipe(driver, *ROWS)
         driver.advance_wall_clock_time(99)
         assert driver.state_store("counts").get("a") is None  # nothing of an unfinished call

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl import StreamsBuilder, TopologyTestDriver
+from kstreams_repl import StreamsBuilder
 from kstreams_repl.system.errors import IllegalStateTransitionError, KStreamsError
+from kstreams_repl.testing import TopologyTestDriver
 
 TEXT = {"default.key.serde": "string", "default.value.serde": "json"}
 

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl import FixedKeyProcessor, FixedKeyRecord, StreamsBuilder, TopologyTestDriver, serdes
+from kstreams_repl import FixedKeyProcessor, FixedKeyRecord, StreamsBuilder, serdes
 from kstreams_repl.engine.processor import Processor, Record
 from kstreams_repl.engine.serdes.base import Serde
 from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.system.errors import InvalidRecordError, SerializationError, StreamsProcessingError
+from kstreams_repl.testing import TopologyTestDriver
 from tests.unit.engine.runtime.rig import Rig
 
 STRING, JSON, BYTES = serdes.string, serdes.json, serdes.bytes

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl import Processor, PunctuationType, StreamsBuilder, TopologyTestDriver
+from kstreams_repl import Processor, PunctuationType, StreamsBuilder
 from kstreams_repl.engine.serdes.base import Serde
 from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
 from kstreams_repl.system.errors import IllegalStateTransitionError, KStreamsError, SerializationError, StreamsProcessingError
+from kstreams_repl.testing import TopologyTestDriver
 
 BOTH = {"key_serde": "string", "value_serde": "string"}
 

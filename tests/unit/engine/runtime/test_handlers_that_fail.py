@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl import Processor, Response, StreamsBuilder, StreamsConfig, TopologyTestDriver
+from kstreams_repl import Processor, Response, StreamsBuilder, StreamsConfig
 from kstreams_repl.system.errors import ConfigError, IllegalStateTransitionError, StreamsProcessingError
+from kstreams_repl.testing import TopologyTestDriver
 
 TEXT = {"default.key.serde": "string", "default.value.serde": "json"}
 

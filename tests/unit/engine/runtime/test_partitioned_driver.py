@@ -19,7 +19,7 @@ def test_records_go_through_a_repartition_topic_to_the_task_of_their_key(mode: L
     builder = ks.StreamsBuilder()
     words = builder.stream("words").group_by(lambda key, value: value).count(store="counts")
     words.to_stream().to("counted", value_serde="long")
-    with ks.TopologyTestDriver(builder, TEXT, partitions={"words": 3, "counted": 2}, start_ms=0, mode=mode) as driver:
+    with ks.testing.TopologyTestDriver(builder, TEXT, partitions={"words": 3, "counted": 2}, start_ms=0, mode=mode) as driver:
         given = driver.create_input_topic("words", "string", "string")
         for number, key in enumerate(KEYS):
             given.pipe_input(key, f"word-{number % 20}")
@@ -42,7 +42,7 @@ def test_each_task_has_its_own_stream_time() -> None:
     windows.count(store="counts")
     late: dict[str, int] = {}
     for name, partitions in (("one task", None), ("tasks", 2)):
-        driver = ks.TopologyTestDriver(builder, TEXT, partitions=partitions, start_ms=0)
+        driver = ks.testing.TopologyTestDriver(builder, TEXT, partitions=partitions, start_ms=0)
         given = driver.create_input_topic("in", "string", "string")
         given.pipe_input("a", "x", 100, **({"partition": 0} if partitions else {}))
         given.pipe_input("b", "x", 5, **({"partition": 1} if partitions else {}))
@@ -55,8 +55,8 @@ def test_topics_of_a_join_must_have_as_many_partitions() -> None:
     builder = ks.StreamsBuilder()
     builder.stream("orders").join(builder.table("customers"), lambda order, customer: f"{order} {customer}").to("out")
     with pytest.raises(TopologyError, match=r"orders.*customers|customers.*orders"):
-        ks.TopologyTestDriver(builder, TEXT, partitions={"orders": 3, "customers": 2})
-    with ks.TopologyTestDriver(builder, TEXT, partitions=3, start_ms=0) as driver:
+        ks.testing.TopologyTestDriver(builder, TEXT, partitions={"orders": 3, "customers": 2})
+    with ks.testing.TopologyTestDriver(builder, TEXT, partitions=3, start_ms=0) as driver:
         customers, orders = (driver.create_input_topic(topic, "string", "string") for topic in ("customers", "orders"))
         for key in KEYS:
             customers.pipe_input(key, f"of {key}")
@@ -69,7 +69,7 @@ def test_a_record_in_a_partition_of_its_own_does_not_meet_its_key() -> None:
     """The mistake that a driver with one partition cannot show: a producer with another partitioner."""
     builder = ks.StreamsBuilder()
     builder.stream("orders").join(builder.table("customers"), lambda order, customer: customer).to("out")
-    with ks.TopologyTestDriver(builder, TEXT, partitions=2, start_ms=0) as driver:
+    with ks.testing.TopologyTestDriver(builder, TEXT, partitions=2, start_ms=0) as driver:
         right = partition_for_key(b"a", 2)
         driver.create_input_topic("customers", "string", "string").pipe_input("a", "ann")
         orders = driver.create_input_topic("orders", "string", "string")
@@ -83,7 +83,7 @@ def test_a_global_table_is_the_same_for_all_tasks_and_records_without_a_key_take
     builder = ks.StreamsBuilder()
     prices = builder.global_table("prices", store="prices")
     builder.stream("in").join(prices, lambda value, price: price, key=lambda key, value: value).to("out")
-    with ks.TopologyTestDriver(builder, TEXT, partitions=3, start_ms=0) as driver:
+    with ks.testing.TopologyTestDriver(builder, TEXT, partitions=3, start_ms=0) as driver:
         driver.create_input_topic("prices", "string", "string").pipe_key_value_list([("x", "1"), ("y", "2")])
         driver.create_input_topic("in", "string", "string").pipe_value_list(["x", "y", "x"])
         assert sorted(record.partition for record in driver.output("out")) == [0, 1, 2]
@@ -106,7 +106,7 @@ def test_punctuations_run_in_each_task_and_metrics_name_it() -> None:
 
     builder = ks.StreamsBuilder()
     builder.stream("in").process(Ticks).to("out")
-    with ks.TopologyTestDriver(builder, TEXT, partitions=3, start_ms=0) as driver:
+    with ks.testing.TopologyTestDriver(builder, TEXT, partitions=3, start_ms=0) as driver:
         driver.advance_wall_clock_time(10)
         assert [key for key, _ in driver.create_output_topic("out", "string", "string").read_key_values()] == ["0_0", "0_1", "0_2"]
         totals = [metric for metric in driver.metrics() if metric.name == "dropped-records-total"]
@@ -117,7 +117,7 @@ def test_records_that_wait_for_another_try_are_those_of_all_tasks() -> None:
     builder = ks.StreamsBuilder()
     numbers = builder.stream("in").repartition(name="by-key").map_values_async(int, name="parse", on_error="retry", retry_backoff="1s")
     numbers.to("out", value_serde="long")
-    with ks.TopologyTestDriver(builder, TEXT, partitions=3, start_ms=0) as driver:
+    with ks.testing.TopologyTestDriver(builder, TEXT, partitions=3, start_ms=0) as driver:
         given = driver.create_input_topic("in", "string", "string")
         for key in KEYS[:6]:
             given.pipe_input(key, "not a number")
@@ -129,10 +129,10 @@ def test_records_that_wait_for_another_try_are_those_of_all_tasks() -> None:
 def test_partitions_that_do_not_exist_are_refused() -> None:
     builder = ks.StreamsBuilder()
     builder.stream("in").to("out")
-    with ks.TopologyTestDriver(builder, TEXT, partitions={"in": 2}, start_ms=0) as driver:
+    with ks.testing.TopologyTestDriver(builder, TEXT, partitions={"in": 2}, start_ms=0) as driver:
         with pytest.raises(UnknownTopicError, match=r"'in', partition 2"):
             driver.create_input_topic("in", "string", "string").pipe_input("a", "1", partition=2)
         with pytest.raises(ks.KStreamsError, match="no store 's' in partition 1"):
             driver.state_store("s", partition=1)
     with pytest.raises(ValueError, match="1 partition or more"):
-        ks.TopologyTestDriver(builder, TEXT, partitions={"in": 0})
+        ks.testing.TopologyTestDriver(builder, TEXT, partitions={"in": 0})

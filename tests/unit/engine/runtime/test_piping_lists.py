@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from kstreams_repl import StreamsBuilder, TopologyTestDriver
+from kstreams_repl import StreamsBuilder
+from kstreams_repl.testing import TopologyTestDriver
 
 
 def test_values_and_pairs_are_piped_in_order_at_their_times() -> None:

@@ -7,17 +7,9 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl import (
-    FixedKeyRecord,
-    MockProcessorContext,
-    Processor,
-    Record,
-    StoreBuilder,
-    StoreKind,
-    StreamsBuilder,
-    TopologyTestDriver,
-)
+from kstreams_repl import FixedKeyRecord, Processor, Record, StoreBuilder, StoreKind, StreamsBuilder
 from kstreams_repl.system.errors import InvalidRecordError, KStreamsError
+from kstreams_repl.testing import MockProcessorContext, TopologyTestDriver
 
 TEXT = {"default.key.serde": "string", "default.value.serde": "json"}
 

@@ -27,7 +27,7 @@ class Service:
         return value
 
 
-def waiting(service: Service, **options: Any) -> ks.TopologyTestDriver:
+def waiting(service: Service, **options: Any) -> ks.testing.TopologyTestDriver:
     options = {"on_error": "retry", "attempts": 3, "retry_backoff": "1m"} | options
     driver = driver_of(
         lambda stream: stream.map_values_async(service, name="service", **options),
@@ -52,11 +52,11 @@ def test_retry_now_does_not_wait_for_the_back_off() -> None:
     service = Service()
     with waiting(service) as driver:
         assert out(driver) == [("a", 10), ("c", 20)]
-        assert driver.retries("service").retry_now() == ks.RetryReport(before=2, after=2, gone=0, failed=2, pending=0)
+        assert driver.retries("service").retry_now() == ks.reports.RetryReport(before=2, after=2, gone=0, failed=2, pending=0)
         assert [record.tries for record in driver.retries("service").records] == [2, 2]
         service.repaired = True
         chosen = driver.retries("service").where(lambda record: record.key == "b")
-        assert chosen.retry_now() == ks.RetryReport(before=2, after=1, gone=1, failed=0, pending=0)
+        assert chosen.retry_now() == ks.reports.RetryReport(before=2, after=1, gone=1, failed=0, pending=0)
         assert out(driver) == [("b", 50)]
         driver.advance_wall_clock_time(120_000)
         assert out(driver) == [("a", 100)]
@@ -67,18 +67,18 @@ def test_dropped_records_are_counted_and_never_tried_again() -> None:
     service = Service()
     with waiting(service) as driver:
         chosen = driver.retries("service").where(lambda record: "100" in record.cause)
-        assert chosen.drop() == ks.RetryReport(before=2, after=1, gone=1, failed=0, pending=0)
+        assert chosen.drop() == ks.reports.RetryReport(before=2, after=1, gone=1, failed=0, pending=0)
         assert driver.dropped == 1
         service.repaired = True
         driver.advance_wall_clock_time(120_000)
         assert out(driver) == [("a", 10), ("c", 20), ("b", 50)]
         assert not driver.output("dead")
-        assert chosen.drop() == ks.RetryReport(before=0, after=0, gone=1, failed=0, pending=0)
+        assert chosen.drop() == ks.reports.RetryReport(before=0, after=0, gone=1, failed=0, pending=0)
 
 
 def test_a_last_try_by_order_makes_a_dead_letter() -> None:
     with waiting(Service(), attempts=2) as driver:
-        assert driver.retries("service").retry_now() == ks.RetryReport(before=2, after=0, gone=2, failed=0, pending=0)
+        assert driver.retries("service").retry_now() == ks.reports.RetryReport(before=2, after=0, gone=2, failed=0, pending=0)
         assert [letter.value for letter in driver.output("dead")] == [b"100", b"50"]
 
 
@@ -92,7 +92,7 @@ def test_a_try_that_takes_time_is_pending() -> None:
     with driver:
         pipe(driver, *ROWS)
         service.repaired, latency["ms"] = True, 500
-        assert driver.retries("service").retry_now() == ks.RetryReport(before=2, after=2, gone=0, failed=0, pending=2)
+        assert driver.retries("service").retry_now() == ks.reports.RetryReport(before=2, after=2, gone=0, failed=0, pending=2)
         driver.advance_wall_clock_time(500)
         assert len(driver.retries("service")) == 0
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl import StreamsBuilder, TopologyTestDriver, serdes
+from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.engine.processor import Processor, Record
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.system.errors import SerializationError, StreamsProcessingError
 from kstreams_repl.system.types import Windowed
+from kstreams_repl.testing import TopologyTestDriver
 from tests.unit.engine.runtime.rig import Rig
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kstreams_repl import StreamsBuilder, TopologyTestDriver
+from kstreams_repl import StreamsBuilder
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.system.errors import ConfigError, StreamsProcessingError
 from kstreams_repl.system.types import RecordBatch, RecordPosition, TopicPartition
+from kstreams_repl.testing import TopologyTestDriver
 from tests.unit.engine.runtime.rig import Rig, recording
 
 AT = TopicPartition("in", 0)

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl import Processor, StoreBuilder, StoreKind, StreamsBuilder, Topology, TopologyTestDriver
+from kstreams_repl import Processor, StoreBuilder, StoreKind, StreamsBuilder, Topology
 from kstreams_repl.system.errors import KStreamsError, StreamsProcessingError, TopologyError
+from kstreams_repl.testing import TopologyTestDriver
 
 TEXT = {"default.key.serde": "string", "default.value.serde": "json"}
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl import StreamsBuilder, TimeWindows, TopologyTestDriver, serdes
+from kstreams_repl import StreamsBuilder, TimeWindows, serdes
 from kstreams_repl.engine.processor import Processor, Record
 from kstreams_repl.engine.runtime.compiler.tap_points import TapPoints, sends_changes
 from kstreams_repl.engine.topology.topology import Topology
+from kstreams_repl.testing import TopologyTestDriver
 
 CACHE = {"statestore.cache.max.bytes": 1_000_000}
 

@@ -35,17 +35,17 @@ def spoil(value: Any) -> Any:
     return value
 
 
-def driven(builder: ks.StreamsBuilder, cache: int = 0) -> ks.TopologyTestDriver:
-    return ks.TopologyTestDriver(builder.build(), {"statestore.cache.max.bytes": cache}, start_ms=0)
+def driven(builder: ks.StreamsBuilder, cache: int = 0) -> ks.testing.TopologyTestDriver:
+    return ks.testing.TopologyTestDriver(builder.build(), {"statestore.cache.max.bytes": cache}, start_ms=0)
 
 
-def pipe(driver: ks.TopologyTestDriver, topic: str, *values: Any, key: str = "k", at: int = 0) -> None:
+def pipe(driver: ks.testing.TopologyTestDriver, topic: str, *values: Any, key: str = "k", at: int = 0) -> None:
     into = driver.create_input_topic(topic, "string", "json")
     for number, value in enumerate(values, at):
         into.pipe_input(key, value, timestamp=number)
 
 
-def out(driver: ks.TopologyTestDriver) -> list[Any]:
+def out(driver: ks.testing.TopologyTestDriver) -> list[Any]:
     driver.advance_wall_clock_time(1000)
     return [record.value for record in driver.create_output_topic("out", "string", "json").read_records()]
 

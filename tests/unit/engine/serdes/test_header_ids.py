@@ -110,11 +110,11 @@ def written(topic: str, x: int, part: Any = "value") -> tuple[bytes, list[Any]]:
     return data, list(context.headers)
 
 
-def driver_of(builder: ks.StreamsBuilder, **more: Any) -> ks.TopologyTestDriver:
-    return ks.TopologyTestDriver(builder, {"application.id": "header-ids", "schema.registry.url": "mock://header-ids", **more})
+def driver_of(builder: ks.StreamsBuilder, **more: Any) -> ks.testing.TopologyTestDriver:
+    return ks.testing.TopologyTestDriver(builder, {"application.id": "header-ids", "schema.registry.url": "mock://header-ids", **more})
 
 
-def pipe(driver: ks.TopologyTestDriver, topic: str, key: Any, written: tuple[bytes, list[Any]], *more: Any) -> None:
+def pipe(driver: ks.testing.TopologyTestDriver, topic: str, key: Any, written: tuple[bytes, list[Any]], *more: Any) -> None:
     driver.create_input_topic(topic, "bytes", "bytes").pipe_input(key, written[0], 1000, [("mine", b"1"), *written[1], *more])
 
 

@@ -161,10 +161,10 @@ def test_a_query_shows_headers_to_whoever_asks_for_them(tmp_path: Path) -> None:
             put(stores[name], kind, "a", 1, HEADERS)
 
     state.write(0, fill)
-    types = ks.QueryableStoreTypes
+    types = ks.queries.QueryableStoreTypes
 
     def read(name: str, kind: Any) -> Any:
-        return state.queries.store(ks.StoreQueryParameters(name, kind))
+        return state.queries.store(ks.queries.StoreQueryParameters(name, kind))
 
     row = ValueTimestampHeaders(1, 7, HEADERS)
     assert read("keys", types.timestamped_key_value_store_with_headers()).get("a") == row

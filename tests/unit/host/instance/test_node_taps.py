@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl import StreamsBuilder, TopologyTestDriver
+from kstreams_repl import StreamsBuilder
 from kstreams_repl.host.instance.control.json_safe import MOST_TEXT, shown
 from kstreams_repl.host.instance.control.node_taps import MOST_BYTES, MOST_ROWS, TapBoard, TapFiles, TapRequest
+from kstreams_repl.testing import TopologyTestDriver
 
 
 def driver() -> TopologyTestDriver:

@@ -94,7 +94,7 @@ def answers() -> list[Any]:
         for table in ("topic", "store")
     ]
     old = run_sql("SELECT timestamp, count(*)::BIGINT AS n FROM topic WHERE key = 'old' GROUP BY 1", source)
-    record = ks.Records([ks.ReadRecord("old", 1, AT)])
+    record = ks.reports.Records([ks.reports.ReadRecord("old", 1, AT)])
     return [
         *of_tables,
         [str(old.df()["timestamp"][0]), str(old.pl()["timestamp"][0]), str(old.arrow()["timestamp"][0].as_py()), repr(old)],

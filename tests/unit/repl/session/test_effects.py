@@ -238,7 +238,7 @@ def cells_of(chance: random.Random) -> tuple[list[str], list[str]]:
 
 def results(topology: Any) -> tuple[str, list[Any]]:
     """What a topology is, and what it makes of some records."""
-    with ks.TopologyTestDriver(topology) as driver:
+    with ks.testing.TopologyTestDriver(topology) as driver:
         for topic in ("in", "more"):
             if topic in topology.source_topics():
                 records = driver.create_input_topic(topic, key_serde="string", value_serde="long")

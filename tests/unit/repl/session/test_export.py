@@ -40,7 +40,7 @@ def test_the_program_keeps_its_own_constants(tmp_path: Path, monkeypatch: pytest
     space: dict[str, Any] = runpy.run_path(str(script), {"session": SmallSession(cluster, tmp_path)})
     folder = space["app"].export(tmp_path / "package")
     exported = runpy.run_path(str(folder / "app.py"))
-    with ks.TopologyTestDriver(exported["topology"]().build()) as driver:
+    with ks.testing.TopologyTestDriver(exported["topology"]().build()) as driver:
         driver.create_input_topic("in", value_serde="string").pipe_input(value="x")
         assert driver.create_output_topic("out", value_serde="string").read_value() == "annx!"
     assert exported["APPLICATION_CONFIG"] == {"commit.interval.ms": 50} and exported["APPLICATION_NAME"] == "app"

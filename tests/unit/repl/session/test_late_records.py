@@ -8,21 +8,14 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl import (
-    Counts,
-    NodeRate,
-    SessionWindows,
-    SlidingWindows,
-    StreamsBuilder,
-    TimeWindows,
-    Topology,
-)
+from kstreams_repl import SessionWindows, SlidingWindows, StreamsBuilder, TimeWindows, Topology
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.host.instance.alignment_rules import late_reasons
 from kstreams_repl.pictures.picture import Mark, picture_of
 from kstreams_repl.pictures.svg import svg_of
 from kstreams_repl.pictures.view import simplified
 from kstreams_repl.repl.session.views.record_counts import late_lines, late_text
+from kstreams_repl.reports import Counts, NodeRate
 from tests.unit.engine.runtime.rig import Rig
 
 ROOT = Path(__file__).resolve().parents[4]

@@ -44,5 +44,5 @@ def test_on_a_cluster_servers_are_asked_and_without_one_the_error_says_how_to_ge
     served = strict_queries_of(application(tmp_path / "with", remote=True, **{"application.server": "127.0.0.1:0"}), "counts")
     assert isinstance(served, RemoteState)
     with pytest.raises(StateStoreNotAvailableError, match="no query server of queried has reported") as later:
-        served.store("counts", ks.QueryableStoreTypes.key_value_store())
+        served.store("counts", ks.queries.QueryableStoreTypes.key_value_store())
     assert later.value.retriable

@@ -34,7 +34,7 @@ def test_a_sample_of_an_application_has_its_default_serdes(session: SmallSession
     app._finish_start()
     app.stop()
     for found in (session.peek("more"), session.peek("more", topology=app), app.peek("more")):
-        assert isinstance(found, ks.Records) and [record.value for record in found] == [2]
+        assert isinstance(found, ks.reports.Records) and [record.value for record in found] == [2]
     assert session.peek(app).rows[-1][-1] == 2
     given = session.peek("more", config={"default.value.serde": "string", "processing.exception.handler": "continue"})
     assert len(given) == 0, "what the call gives goes first"

@@ -263,7 +263,7 @@ NAMES["ZZ"] = "later"
 
 def gives(program: Program) -> Any:
     """What its topology makes of one record."""
-    with ks.TopologyTestDriver(program.run()) as driver:
+    with ks.testing.TopologyTestDriver(program.run()) as driver:
         driver.create_input_topic("in", value_serde="string").pipe_input(value="x")
         return driver.create_output_topic("out", value_serde="json").read_value()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kstreams_repl import TopologyTestDriver
+from kstreams_repl.testing import TopologyTestDriver
 from workshop.bench.alignment import SHAPES, times_of, topology
 from workshop.bench.workloads import Topics
 

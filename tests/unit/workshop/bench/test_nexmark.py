@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from kstreams_repl import TopologyTestDriver, serdes
+from kstreams_repl import serdes
+from kstreams_repl.testing import TopologyTestDriver
 from workshop.bench.main import main
 from workshop.bench.nexmark_events import records_of, rows_of
 from workshop.bench.nexmark_queries import OWN, QUERIES

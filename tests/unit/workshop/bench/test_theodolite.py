@@ -12,7 +12,8 @@ from importlib.resources import files
 
 import pytest
 
-from kstreams_repl import TopologyTestDriver, serdes
+from kstreams_repl import serdes
+from kstreams_repl.testing import TopologyTestDriver
 from workshop.bench.theodolite_queries import QUERIES, Router, group_rows, rows_of
 from workshop.bench.workloads import Row
 

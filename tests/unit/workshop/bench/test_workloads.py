@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kstreams_repl import TopologyTestDriver, serdes
+from kstreams_repl import serdes
+from kstreams_repl.testing import TopologyTestDriver
 from workshop.bench import workloads
 from workshop.bench.restore import changelog_rows
 from workshop.bench.state_growth import grown_rows
