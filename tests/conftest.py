@@ -29,16 +29,19 @@ CHECKED_MARKERS = ("kafka", "spark", "integration", "browser")
 SECONDS_TO_GO_AWAY = 30.0
 LIBRARY_THREADS = ("py4j", "pyspark", "hypothesis", "pytest_timeout", "pydevd", "concurrent.futures")
 
-hypothesis.settings.register_profile(  # no verdict may hang on how busy the machine is
-    "kstreams", deadline=None, print_blob=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-)
-hypothesis.settings.load_profile("kstreams")
+PROFILES = {"default": 25, "all": 100}
+"""Examples of each property test that sets no number of its own; every run draws others."""
+for _name, _examples in PROFILES.items():
+    hypothesis.settings.register_profile(  # no verdict may hang on how busy the machine is
+        _name, deadline=None, print_blob=True, max_examples=_examples, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """One folder for everything temporary, and the mark that our processes carry."""
+    """How many examples, one folder for everything temporary, and the mark that our processes carry."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts what runs in its background so, and Ctrl-C is tested
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    hypothesis.settings.load_profile("default" if config.option.markexpr == "not slow" else "all")
     folder = Path(tempfile.mkdtemp(prefix="kstreams-tests-"))
     config.stash[_SCRATCH] = folder
     config.stash[_OLD_TMPDIR] = os.environ.get("TMPDIR")

@@ -58,6 +58,7 @@ WORDS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_the_panel_shows_rows_pauses_and_resumes(lab: tuple[str, Path], page: Any) -> None:

@@ -40,6 +40,7 @@ CELLS = [
 ]
 
 
+@pytest.mark.slow
 def test_records_queries_state_and_panel_show_decoded_values(lab: tuple[str, Path], page: Any) -> None:
     address, folder = lab
     write_notebook(folder / "schemas.ipynb", CELLS)

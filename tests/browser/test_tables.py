@@ -35,6 +35,7 @@ CELLS = [
 CELL = "cell => [cell.innerText, getComputedStyle(cell).textAlign, cell.clientHeight]"
 
 
+@pytest.mark.slow
 def test_wide_tables_scroll_words_stay_whole_and_charts_open_with_one_click(lab: tuple[str, Path], page: Any) -> None:
     address, folder = lab
     write_notebook(folder / "tables.ipynb", CELLS)

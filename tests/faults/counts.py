@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 
 _WANTED = os.environ.get("KSTREAMS_FAULTS", "")
-SEEDS = 100
+SEEDS = 40
 """Of the simulation, at every run of the tests; the slow tier goes on behind them."""
-CALL_SEEDS = 30
+CALL_SEEDS = 12
 """The same of the simulation with asynchronous calls."""
-SQL_SEEDS = 20
+SQL_SEEDS = 8
 """The same of the simulation with an aggregate by SQL."""
 
-ALIGNED_SEEDS = 60
+ALIGNED_SEEDS = 25
 """The same of the simulation with partitions that advance together in event time."""
 
 

@@ -45,6 +45,7 @@ def test_history_is_counted_as_a_plain_computation_counts_it(make: Make, name: s
     assert crew.counts() == crew.expected()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "partitions", "instances"), [("skewed", 4, 2), ("even", 8, 4)])
 def test_what_passes_two_repartitions_loses_nothing_either(make: Make, name: str, partitions: int, instances: int) -> None:
     crew = make(shape(name, partitions, 100_000), twice=True)

@@ -50,6 +50,7 @@ def ending(instance: Instance, last: bool, now: float) -> Signal:
     return Signal.RUN
 
 
+@pytest.mark.slow
 def test_take_overs_without_a_commit_with_calls_in_flight_lose_and_double_nothing(broker: Any, tmp_path: Path) -> None:
     one = OneTask(broker.bootstrap_servers, tmp_path, counting, **{"statestore.cache.max.bytes": 0, "commit.interval.ms": 20})
     for at in range(RECORDS // KEYS):

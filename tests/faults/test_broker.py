@@ -27,6 +27,7 @@ def own(spark: Any, tmp_path: Path) -> Iterator[tuple[EmbeddedBroker, Host]]:
         broker.stop()
 
 
+@pytest.mark.slow
 def test_killed_broker_is_waited_for(own: tuple[EmbeddedBroker, Host]) -> None:
     broker, host = own
     source, sink = host.topic("in"), host.topic("out")

@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(300)]
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.slow
 def test_killed_driver_leaves_no_process_and_no_gap(host: Host) -> None:
     source, sink = host.topic("in"), host.topic("out")
     host.produce(source, numbered(2_000))

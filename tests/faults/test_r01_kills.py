@@ -56,18 +56,21 @@ def campaign(crew: Crew, points: list[str], random_kills: int, *, records: int, 
     return crew.violations()
 
 
+@pytest.mark.slow
 def test_kills_at_every_failpoint_change_nothing(crew: Callable[..., Crew]) -> None:
     wrong = campaign(crew(), list(POINTS), 2, records=8_000, seed=1)
     note("R1", "kill -9 at F1–F10 and between, exactly once (sample)", 2 * len(POINTS) + 2, len(wrong))
     assert not wrong, wrong
 
 
+@pytest.mark.slow
 def test_kills_under_at_least_once_lose_nothing(crew: Callable[..., Crew]) -> None:
     wrong = campaign(crew(guarantee="at_least_once"), ["F4", "F7"], 0, records=4_000, seed=2)
     note("R2", "kill -9, at least once (sample)", 4, len(wrong))
     assert not wrong, wrong
 
 
+@pytest.mark.slow
 def test_stores_come_back_without_what_was_aborted(crew: Callable[..., Crew]) -> None:
     wrong = campaign(crew(), ["F4", "F5"], 0, records=2_000, seed=3, wipe=True)
     note("R10", "restore over aborted transactions (sample)", 2, len(wrong))

@@ -60,6 +60,7 @@ def zombies(crew: Crew, rounds: list[tuple[str, int]]) -> list[str]:
     return crew.violations()
 
 
+@pytest.mark.slow
 def test_zombies_are_fenced_and_leave(crew: Crew) -> None:
     rounds = [("F7", 4), ("inside", 1)]
     wrong = zombies(crew, rounds)

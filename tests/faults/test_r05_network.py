@@ -63,6 +63,7 @@ def test_commit_requests_that_come_late_tear_nothing(cut_off: tuple[Proxy, Crew]
     assert not wrong, wrong
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["deafen", "hang up"])
 def test_lost_answers_of_commits_are_resolved(cut_off: tuple[Proxy, Crew], what: str) -> None:
     wrong = disturb(*cut_off, times=2, what=what, apis=(END_TXN,), seed=6, records=400)
@@ -84,6 +85,7 @@ def cuts(proxy: Proxy, crew: Crew, lengths: list[float]) -> list[str]:
     return crew.violations()
 
 
+@pytest.mark.slow
 def test_cut_network_is_got_over(cut_off: tuple[Proxy, Crew]) -> None:
     wrong = cuts(*cut_off, [1.0, 2.5])
     note("R7", "network cut for 1 s (hanging) and 2.5 s (refused) (sample)", 2, len(wrong))

@@ -75,6 +75,7 @@ def kill_with_a_store(crew: Crew, kills: int) -> tuple[list[str], int, int]:
     return wrong + crew.violations(), restored, lacked
 
 
+@pytest.mark.slow
 def test_a_killed_process_finds_its_store_again(crew: Callable[..., Crew]) -> None:
     keys = 5_000
     wrong, restored, lacked = kill_with_a_store(crew(keys=keys), 1)

@@ -48,6 +48,7 @@ def topology(source: str, sink: str) -> Any:
     return builder.build()
 
 
+@pytest.mark.slow
 def test_all_hundred_letters_are_there_once_with_their_coordinates_though_a_worker_is_killed(host: Host) -> None:
     source, sink, dead = host.topic("in"), host.topic("out"), host.topic("dead", 1)
     host.produce(source, rows()[:5_000])

@@ -86,6 +86,7 @@ def campaign(runs: BoundedRuns, points: list[str], seed: int) -> Counter[str]:
     return kills
 
 
+@pytest.mark.slow
 def test_kills_of_driver_and_instances_leave_the_stop_offsets_as_they_were_fixed(runs: Callable[..., BoundedRuns]) -> None:
     kills = campaign(runs("two"), ["B2", "F5", "B4"], 1)
     note("R19", "kill -9 of driver and instances in bounded runs, while a producer appends (sample)", kills.total(), 0)
@@ -136,6 +137,7 @@ def test_a_run_survives_the_death_of_the_broker(tmp_path: Path) -> None:
         broker.stop()
 
 
+@pytest.mark.slow
 def test_runs_of_several_stages_end_in_one_run_and_add_up(runs: Callable[..., BoundedRuns]) -> None:
     """Three runs over three stages, one of them without input: no stage is left for the next run."""
     mine = runs("diamond", partitions=4, instances=3)

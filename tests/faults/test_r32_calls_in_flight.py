@@ -120,6 +120,7 @@ def options(**more: Any) -> dict[str, Any]:
     return {"in_flight": IN_FLIGHT, "timeout": "20s", "order": "partition"} | more
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_kills_with_calls_in_flight_repeat_no_finished_call(crew: Callable[..., Crew], service: PaidService) -> None:
     paid = crew(user=paying(service.port), calls=options(durable=True))

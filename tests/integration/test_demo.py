@@ -87,6 +87,7 @@ def test_killed_worker_and_killed_driver_then_resume_gives_the_same_numbers(tmp_
     assert resumed["resumed"] is True
 
 
+@pytest.mark.slow
 def test_interrupted_demo_ends_quietly_and_leaves_nothing(tmp_path: Path) -> None:
     process = demo(tmp_path)
     wait_for_workers(process)

@@ -134,6 +134,7 @@ def test_an_open_transaction_ends_read_committed_before_the_log(settings: Client
     producer.close()
 
 
+@pytest.mark.slow
 def test_a_transaction_that_stays_open_is_told_apart_from_the_end(settings: ClientSettings, topic: Callable[..., str]) -> None:
     at = TopicPartition(topic(), 0)
     producer = make_transactional_producer(settings, transactional_id=at.topic, transaction_timeout_ms=60_000)

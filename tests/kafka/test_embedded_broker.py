@@ -104,6 +104,7 @@ def test_a_temporary_broker_listens_on_loopback_only_and_leaves_nothing() -> Non
     assert not broker.is_alive
 
 
+@pytest.mark.slow
 def test_kept_data_are_there_after_a_stop_and_after_a_kill_on_the_same_port(tmp_path: Path) -> None:
     with EmbeddedBroker(tmp_path / "kept") as broker:
         Admin(ClientSettings(broker.bootstrap_servers)).create_topic("t", 1)
@@ -180,6 +181,7 @@ def test_the_broker_dies_with_an_owner_that_is_killed(tmp_path: Path) -> None:
     _eventually(lambda: not Path(directory).exists(), "the temporary directory outlived its owner")
 
 
+@pytest.mark.slow
 def test_what_is_written_while_a_temporary_directory_is_removed_goes_too(tmp_path: Path) -> None:
     owner = _owner(OWNER)
     pid, directory = owner.stdout.readline().split()
@@ -229,6 +231,7 @@ def test_the_broker_dies_with_a_supervisor_that_is_killed(tmp_path: Path) -> Non
     broker.stop()
 
 
+@pytest.mark.slow
 def test_a_broker_on_another_system_than_linux_outlives_a_killed_supervisor_and_the_next_start_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,6 +252,7 @@ def test_a_broker_on_another_system_than_linux_outlives_a_killed_supervisor_and_
     assert not broker.is_alive
 
 
+@pytest.mark.slow
 def test_a_ctrl_c_for_the_owners_group_does_not_reach_the_broker(tmp_path: Path) -> None:
     deaf = "import signal; signal.signal(signal.SIGINT, lambda *_: None)"
     waiting = f"{deaf}; print('ready', flush=True); time.sleep(2); print(broker.is_alive)"
@@ -281,6 +285,7 @@ def test_a_detached_broker_survives_its_owner_and_is_stopped_by_its_directory(tm
         EmbeddedBroker.attach(tmp_path / "kept")
 
 
+@pytest.mark.slow
 def test_the_command_starts_shows_and_stops_a_broker(tmp_path: Path) -> None:
     run, where = CliRunner().invoke, ["--directory", str(tmp_path / "kept")]
     started = run(broker_command, ["start", *where, "--json"])

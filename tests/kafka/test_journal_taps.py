@@ -69,6 +69,7 @@ def test_a_clients_tap_reaches_the_instance_and_values_come_back(settings: Clien
     assert not state.tapped, "who asked for no values skips them"
 
 
+@pytest.mark.slow
 def test_a_tap_without_a_broker_is_an_error() -> None:
     with pytest.raises(BrokerUnavailableError):
         JournalTapClient(ClientSettings("127.0.0.1:1"), "app")

@@ -75,6 +75,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
     return [record for record in caplog.records if record.name == "kstreams_repl.host.instance"]
 
 
+@pytest.mark.slow
 def test_a_life_is_told_with_application_instance_and_task_and_no_record_has_a_line(
     counts: Counts, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

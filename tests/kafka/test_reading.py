@@ -104,6 +104,7 @@ def test_a_read_that_starts_in_nothing_but_markers_ends(settings: ClientSettings
     assert _values(settings, ranges) == []
 
 
+@pytest.mark.slow
 def test_a_compacted_tail_ends_the_read(settings: ClientSettings, admin: Admin, topic: Callable[..., str]) -> None:
     policy = {"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.001", "segment.ms": "100"}
     name = topic(**policy, **{"delete.retention.ms": "0", "max.compaction.lag.ms": "100"})

@@ -211,6 +211,7 @@ def restored(counts: Counts) -> int:
     return sum(task.restored for outcome in counts.outcomes[counts.first :] for task in outcome.tasks.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [Signal.PAUSE, Signal.STOP])
 def test_a_pause_or_stop_during_a_restore_loses_nothing(counts: Counts, how: Signal) -> None:
     held(counts)
@@ -224,6 +225,7 @@ def test_a_pause_or_stop_during_a_restore_loses_nothing(counts: Counts, how: Sig
     assert nothing_twice(counts)
 
 
+@pytest.mark.slow
 def test_a_new_generation_during_a_restore_takes_over_what_is_restored_so_far(counts: Counts) -> None:
     held(counts)
     counts.settle(lambda: counts.report.get("restored") == logged(counts))
@@ -243,6 +245,7 @@ def logged(counts: Counts) -> int:
     return sum(len(batch) for _, batch in read_ranges(counts.settings, log))
 
 
+@pytest.mark.slow
 def test_an_error_of_the_restore_ends_the_instance_and_leaves_nothing_open(counts: Counts) -> None:
     held(counts)
     counts.hold.error = TaskCorruptedError("the changelog is gone", hint="look for it")

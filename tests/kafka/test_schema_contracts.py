@@ -64,6 +64,7 @@ def put(client: SchemaRegistryClient, subject: str, format: str, level: str, *ve
     client.set_compatibility(subject, level)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", EVOLUTIONS)
 def test_an_evolution_is_classified_as_the_registry_does(
     registry: EmbeddedRegistry, client: SchemaRegistryClient, name: str, case: str

@@ -74,6 +74,7 @@ def forget(session: ks.Session) -> None:
     session.client.serdes = type(session.client.serdes)()
 
 
+@pytest.mark.slow
 def test_the_embedded_registry_has_no_guids_and_that_is_told(registry: EmbeddedRegistry, name: str) -> None:
     at = urlsplit(registry.url)
     connection = HTTPConnection(str(at.hostname), at.port or 80, timeout=30)

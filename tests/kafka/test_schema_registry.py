@@ -279,6 +279,7 @@ def test_a_registry_that_fails_twice_is_asked_a_third_time(registry: EmbeddedReg
         assert [status for _, _, status in gate.requests[:3]] == [503, 503, 200]
 
 
+@pytest.mark.slow
 def test_no_handler_skips_records_because_the_registry_is_down(name: str) -> None:
     """The records would be lost for good, though nothing is wrong with them."""
     with EmbeddedRegistry() as mortal:

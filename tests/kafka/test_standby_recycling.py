@@ -172,6 +172,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
+@pytest.mark.slow
 def test_copies_become_tasks_and_tasks_become_copies_in_environments_that_stay_open(application: Application, opened: list[str]) -> None:
     app = application
     app.send(2_000)

@@ -136,6 +136,7 @@ def test_a_directory_that_cannot_be_made_is_tried_again(copies: Copies) -> None:
     settle(copies.complete)
 
 
+@pytest.mark.slow
 def test_a_copy_that_cannot_be_opened_keeps_no_other_back(copies: Copies) -> None:
     first, last = copies.tasks
     copies.path(last).parent.mkdir(parents=True, exist_ok=True)
@@ -203,6 +204,7 @@ def test_a_damaged_environment_that_somebody_has_open_is_not_thrown_away(copies:
     assert data.stat().st_ino != inode, "nobody has it any more, and it is made anew"
 
 
+@pytest.mark.slow
 def test_a_copy_that_keeps_up_says_so_and_one_that_stopped_does_not(copies: Copies, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(standby_task, "_AS_OF_SECONDS", 0.0)
     copies.send()

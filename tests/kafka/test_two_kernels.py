@@ -28,6 +28,7 @@ pytestmark = pytest.mark.kafka
 SECONDS = 40.0
 
 
+@pytest.mark.slow
 def test_an_instance_leaves_when_it_is_fenced_by_a_generation_that_stands_in_the_journal_alone(
     settings: ClientSettings, admin: Admin, topic: Callable[..., str], name: str, tmp_path: Path
 ) -> None:

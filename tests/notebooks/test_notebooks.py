@@ -69,6 +69,7 @@ def test_every_notebook_has_a_check_of_what_it_displays() -> None:
     assert list(CHECKS) == [path.stem for path in NOTEBOOKS]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.timeout(600)

@@ -79,6 +79,7 @@ def kernel(broker: Any, directory: Path, name: str, topic: str) -> subprocess.Po
     return process
 
 
+@pytest.mark.slow
 def test_it_goes_on_when_its_kernel_is_killed_and_another_one_controls_it(broker: Any, tmp_path: Path) -> None:
     name = f"apart-{uuid.uuid4().hex[:6]}"
     topic = f"{name}-in"

@@ -68,6 +68,7 @@ def package(session: ks.Session, tmp_path: Path) -> tuple[str, Path]:
     return name, app.export(tmp_path / "package")
 
 
+@pytest.mark.slow
 def test_the_exported_test_passes_and_fails_when_behaviour_changes(package: tuple[str, Path]) -> None:
     name, folder = package
     passed = run(folder, "-m", "pytest", "-q", "-p", "no:cacheprovider")

@@ -34,6 +34,7 @@ def open_session(broker: Any, directory: Path) -> ks.Session:
     return session
 
 
+@pytest.mark.slow
 def test_an_error_shows_its_record_and_skip_leaves_out_exactly_that(broker: Any, tmp_path: Path) -> None:
     name = f"skip-{uuid.uuid4().hex[:8]}"
     topic, out, dead = (f"{name}-{what}" for what in ("in", "out", "dead"))

@@ -74,6 +74,7 @@ print("the parent is well")
 """
 
 
+@pytest.mark.slow
 def test_children_of_a_fork_leave_the_parents_broker_and_application_alone(tmp_path: Path) -> None:
     environment = {**os.environ, "KSTREAMS_PRESTART": "0", "PYTHONWARNINGS": "ignore"}
     ran = subprocess.run([sys.executable, "-P", "-c", PARENT], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=280)

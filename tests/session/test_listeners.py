@@ -26,6 +26,7 @@ def session(broker: Any, spark: Any, tmp_path: Path) -> Iterator[ks.Session]:
         yield session
 
 
+@pytest.mark.slow
 def test_a_failure_is_handed_to_its_handler_which_has_the_application_started_again(session: ks.Session, tmp_path: Path) -> None:
     name, sick = f"app-{uuid.uuid4().hex[:8]}", tmp_path / "sick"
     sick.touch()

@@ -213,6 +213,7 @@ app = session.deploy(builder, name, create_topics=True)
 """
 
 
+@pytest.mark.slow
 def test_an_attach_produces_nothing_again(session: ks.Session, name: str, broker: Any, tmp_path: Path) -> None:
     """The cell's `session.produce` ran again in the attach, and the data were doubled."""
     topic, file = f"{name}-in", tmp_path / "cells.py"

@@ -60,6 +60,7 @@ def test_the_pieces_of_a_topic_are_what_sql_shows(session: ks.Session, topic: st
     assert rows(pa.concat_tables(pieces)) == rows(seen)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "sql"),
     [({"topic_limit": 90}, {"topic_limit": 90}), ({"start": 1100, "end": 1300}, {"start": 1100, "end": 1300})],
@@ -69,6 +70,7 @@ def test_bounds_are_those_of_sql(session: ks.Session, topic: str, given: dict[st
     assert rows(pa.concat_tables(session.spark_frame(topic, **given))) == rows(session.sql(f"SELECT * FROM {topic}", **sql).arrow())
 
 
+@pytest.mark.slow
 def test_offsets_bound_each_partition(session: ks.Session, topic: str) -> None:
     (one,) = session.spark_frame(topic, offsets={1: (10, 25)})
     assert one.column("offset").to_pylist() == list(range(10, 25)) and set(one.column("partition").to_pylist()) == {1}
@@ -76,6 +78,7 @@ def test_offsets_bound_each_partition(session: ks.Session, topic: str) -> None:
         assert each.column("offset").to_pylist() == list(range(10, 15))
 
 
+@pytest.mark.slow
 def test_what_the_sample_does_not_know_is_null_and_nothing_fails(
     session: ks.Session, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,6 +91,7 @@ def test_what_the_sample_does_not_know_is_null_and_nothing_fails(
     assert found.column("n").null_count == 3 and "more" not in found.column_names
 
 
+@pytest.mark.slow
 def test_an_empty_topic_has_columns_and_no_pieces(session: ks.Session) -> None:
     name = f"p{uuid.uuid4().hex[:8]}"
     session.create_topic(name)

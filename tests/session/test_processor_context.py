@@ -27,6 +27,7 @@ def session(broker: Any, spark: Any, tmp_path: Path) -> Iterator[ks.Session]:
         yield session
 
 
+@pytest.mark.slow
 def test_what_a_processor_measures_is_in_the_applications_metrics_and_its_files_outlive_a_pause(session: ks.Session) -> None:
     name = f"app-{uuid.uuid4().hex[:8]}"
 

@@ -24,6 +24,7 @@ from tests.spark.hosting import settle
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(300)]
 
 
+@pytest.mark.slow
 def test_a_deployed_application_is_served(broker: Any, tmp_path: Path) -> None:
     name, topic = f"app-{uuid.uuid4().hex[:8]}", f"in-{uuid.uuid4().hex[:8]}"
     with ks.Session(ClientSettings(broker.bootstrap_servers), directory=SessionDirectory(tmp_path)) as session:

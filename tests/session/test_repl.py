@@ -169,6 +169,7 @@ def plain_ipython(folder: Path, last: str, topic: str, seconds: float) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_every_statement_of_a_plain_terminal_is_in_the_text_of_what_it_built(tmp_path: Path) -> None:
     last = """from kstreams_repl.repl.session.source.source_slice import program_of
 program = program_of(builder, builder.build(), globals())

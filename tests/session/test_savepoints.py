@@ -58,6 +58,7 @@ def results(session: ks.Session, topic: str) -> list[tuple[str, int]]:
     return sorted((record.key, record.value) for record in session.read(topic, None, key_serde="string", value_serde="long"))
 
 
+@pytest.mark.slow
 def test_an_application_starts_from_a_savepoint_and_counts_each_later_record_once(session: ks.Session) -> None:
     name = f"app-{uuid.uuid4().hex[:8]}"
     topic, out = f"{name}-in", f"{name}-out"

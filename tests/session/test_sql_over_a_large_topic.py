@@ -113,6 +113,7 @@ def test_all_rows_come_in_the_order_of_partitions_and_offsets(large: tuple[ks.Se
     assert found.equals(found.sort_by([("partition", "ascending"), ("offset", "ascending")]))
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_into_memory_lies_on_disk(
     large: tuple[ks.Session, str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,6 +139,7 @@ def records_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return read
 
 
+@pytest.mark.slow
 def test_conditions_on_offsets_and_times_are_pushed_into_the_read(
     large: tuple[ks.Session, str, list[str]], records_read: list[int]
 ) -> None:

@@ -21,6 +21,7 @@ def to_table(source: str, path: Path) -> ks.StreamsBuilder:
     return builder
 
 
+@pytest.mark.slow
 def test_runs_and_a_stream_fill_one_table_that_spark_and_duckdb_read(broker: Any, tmp_path: Path) -> None:
     path = tmp_path / "table"
     with ks.connect(broker.bootstrap_servers, directory=tmp_path, report=lambda line: None) as session:

@@ -59,6 +59,7 @@ def requests_of(app: ks.Application) -> TapFiles:
     return TapFiles(control_directory(state_root(app.config), app.name))
 
 
+@pytest.mark.slow
 def test_a_tap_shows_values_and_leaves_state_and_output_exact(session: ks.Session) -> None:
     name = f"tap-{uuid.uuid4().hex[:8]}"
     session.create_topic(f"{name}-in", partitions=2)

@@ -54,6 +54,7 @@ def failed(app: ks.Application, seconds: float) -> Any:
     return app.error
 
 
+@pytest.mark.slow
 def test_another_topology_under_the_id_of_a_running_application_is_refused_and_the_former_owner_of_one_taken_over_says_so(
     program: Callable[[str], ks.Session],
 ) -> None:

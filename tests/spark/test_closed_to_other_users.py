@@ -22,6 +22,7 @@ def listening(process: psutil.Process) -> list[int]:
     return []
 
 
+@pytest.mark.slow
 def test_python_workers_have_no_ports_and_the_jvms_want_a_secret(host: Host) -> None:
     source, sink = host.topic("in"), host.topic("out")
     host.produce(source, numbered(100))

@@ -35,6 +35,7 @@ def kill_until_given_up(deployment: Deployment) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_an_application_whose_workers_are_killed_goes_on_by_itself_and_says_so(host: Host) -> None:
     source, sink = host.topic("in"), host.topic("out")
     deployment = host.deploy(counting(source, sink), num_stream_threads=1)

@@ -27,6 +27,7 @@ def test_counts_in_memory_go_on_after_a_kill_and_after_a_restart(host: Host) -> 
     assert not list((host.directory / "state").rglob("*.mdb"))
 
 
+@pytest.mark.slow
 def test_a_store_that_was_in_memory_for_a_while_is_right_when_it_is_on_disk_again(host: Host) -> None:
     source, sink = host.topic("in", 1), host.topic("out", 1)
     rows = numbered(900)

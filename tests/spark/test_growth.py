@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 QUICK = {"repl_partitions_check_ms": 200}
 
 
+@pytest.mark.slow
 def test_a_stateless_application_reads_partitions_that_were_added(host: Host) -> None:
     source, sink = host.topic("in", 2), host.topic("out", 2)
     host.produce(source, numbered(500))
@@ -66,6 +67,7 @@ def test_growth_is_looked_at_again_when_the_broker_did_not_answer(host: Host, mo
     assert len(asked) == 2
 
 
+@pytest.mark.slow
 def test_growth_that_cannot_be_started_again_is_told_and_resume_follows_it(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     source, sink = host.topic("in", 2), host.topic("out", 2)
     host.produce(source, numbered(500))
@@ -105,6 +107,7 @@ def test_state_behind_a_repartition_topic_stays_when_the_input_grows(host: Host)
     assert decoded(host.table(sink)) == wanted
 
 
+@pytest.mark.slow
 def test_a_new_topic_that_matches_a_pattern_is_read(host: Host) -> None:
     first, sink = host.topic("in-1", 1), host.topic("out", 1)
     builder = StreamsBuilder()

@@ -20,6 +20,7 @@ def _forget(host: Host, deployment: Deployment) -> None:
     assert not host.admin.committed_offsets(deployment.application_id)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
 def test_another_kernel_goes_on_after_a_stop(host: Host, reset: str) -> None:
     source, sink = host.topic("in"), host.topic("out")
@@ -36,6 +37,7 @@ def test_another_kernel_goes_on_after_a_stop(host: Host, reset: str) -> None:
     assert _values(host, sink) == list(range(1_000))
 
 
+@pytest.mark.slow
 def test_a_pause_may_outlast_the_offsets_again_and_again(host: Host) -> None:
     source, sink = host.topic("in"), host.topic("out")
     deployment = host.deploy(passing(source, sink))

@@ -27,6 +27,7 @@ def holders(directory: Path) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pause_first", [False, True])
 def test_stopped_application_holds_no_store(host: Host, pause_first: bool) -> None:
     source, sink = host.topic("in"), host.topic("out")
@@ -49,6 +50,7 @@ def test_slots_are_free_again_after_a_stop(host: Host) -> None:
         deployment.stop()
 
 
+@pytest.mark.slow
 def test_idle_application_commits_nothing(host: Host) -> None:
     source, sink = host.topic("in"), host.topic("out")
     host.produce(source, numbered(100))

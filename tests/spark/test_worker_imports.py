@@ -36,6 +36,7 @@ def installed_here_only() -> Iterator[ModuleType]:
     del sys.modules["absent_package"]
 
 
+@pytest.mark.slow
 def test_a_package_that_workers_lack_is_named_with_the_python_they_run(host: Host, installed_here_only: ModuleType) -> None:
     source, sink = host.topic("in"), host.topic("out")
     host.produce(source, numbered(10))
@@ -61,6 +62,7 @@ def test_no_thread_runs_where_workers_are_forked() -> None:
     assert len(ast.literal_eval(done.stdout)) == 1, done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl")
 def test_a_worker_that_was_just_forked_ends_with_its_daemon() -> None:
     """It has not read Spark's secret yet, so it would wait for it as long as Spark keeps the connection."""

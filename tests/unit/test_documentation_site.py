@@ -20,6 +20,7 @@ _FETCHED = re.compile(r'<(?:script|link|img|iframe|source)\b[^>]*\b(?:src|href)=
 _LINE = re.compile(r'href="(?:\.\./)*(source/[^"#]+)#(__codelineno-0-(\d+))"[^>]*><code>([\w.]+)</code>')
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_site_builds_strictly_without_a_network_and_its_links_lead_to_the_lines_they_name(tmp_path: Path) -> None:
     command = [sys.executable, "-P", "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]

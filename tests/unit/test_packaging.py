@@ -108,6 +108,7 @@ def test_the_conda_recipe_has_the_projects_version_and_requirements() -> None:
     assert recipe["build"]["python"]["entry_points"] == entry
 
 
+@pytest.mark.slow
 def test_the_same_source_gives_the_same_wheel_and_sdist_in_any_folder_at_any_time(tmp_path: Path) -> None:
     """The second pair is built from the first sdist, so a distributor's wheel is the published one too."""
     environment = os.environ | {"SOURCE_DATE_EPOCH": "1700000000"}

@@ -112,6 +112,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     return checkout
 
 
+@pytest.mark.slow
 def test_later_calls_run_at_once(built: Checkout) -> None:
     done = built.run("demo", "--json", "a b")
     assert (done.stdout, done.stderr) == (f"{built.venv}|demo|--json|a b\n", "")
@@ -130,6 +131,7 @@ def test_a_module_in_the_callers_folder_is_not_taken_for_ours(built: Checkout, t
     assert built.run("x", cwd=tmp_path).returncode == 0
 
 
+@pytest.mark.slow
 def test_the_test_tools_come_with_the_first_command_that_needs_them(checkout: Checkout) -> None:
     first = checkout.run("demo", "test")
     assert "about 0 packages, 830 MB to download" in first.stderr and "test tools" not in first.stderr
@@ -309,6 +311,7 @@ def test_the_environment_may_be_elsewhere(checkout: Checkout, tmp_path: Path) ->
     assert not checkout.venv.exists()
 
 
+@pytest.mark.slow
 def test_a_failed_installation_tells_where_its_log_is(checkout: Checkout) -> None:
     (checkout.root / "requirements.lock").write_text("no-such-package==1.0 --hash=sha256:" + "0" * 64 + "\n")
     done = checkout.run(PIP_NO_INDEX="1")

@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[3]
 SOURCES = ROOT / "labextension"
 BUILT = ROOT / "kernel_ext" / "labextension"
@@ -48,6 +50,7 @@ def test_the_lock_of_the_build_names_no_registry() -> None:
     assert packages and all("resolved" not in package and package["integrity"].startswith("sha512-") for package in packages)
 
 
+@pytest.mark.slow
 def test_jupyterlab_lists_it_as_enabled_and_ok(tmp_path: Path) -> None:
     """Without node: the folder lies where the wheel puts it, and that is all."""
     place = tmp_path / "share" / "labextensions" / "kstreams-repl"

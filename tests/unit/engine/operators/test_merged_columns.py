@@ -58,6 +58,7 @@ def written(rows: list[Row], patch: pytest.MonkeyPatch, columns: bool, query: st
         return sent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("behind", [False, True])
 @pytest.mark.parametrize(
     "query",

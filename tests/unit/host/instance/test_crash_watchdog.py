@@ -91,6 +91,7 @@ def test_a_death_without_an_open_commit_is_of_no_interest(watch: CrashWatchdog, 
     assert not watch.careful
 
 
+@pytest.mark.slow
 def test_the_third_death_at_one_record_is_the_last(watch: CrashWatchdog, tmp_path: Path) -> None:
     plan = plan_in(tmp_path)
     assert [die(plan, steps) for steps in ("begin", "begin 7", "begin 7", "begin 7")] == ["usual", "careful", "careful", "careful"]

@@ -154,6 +154,7 @@ def test_everything_is_closed_when_close_returns(warm: InstanceCache, tmp_path: 
     LmdbEnvironment(late.path, map_bytes=SMALL).close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trouble", [ValueError("the user's Processor.close"), SystemExit(3)])
 def test_an_instance_whose_close_fails_keeps_no_other_open(
     warm: InstanceCache, tmp_path: Path, trouble: BaseException, caplog: pytest.LogCaptureFixture

@@ -117,6 +117,7 @@ def test_a_daemon_outlives_the_server(environment: dict[str, str], tmp_path: Pat
     pool.end()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "other", [{"PYTHONPATH": "/elsewhere"}, {"PYTHONHASHSEED": "1"}, {"PYTHONUTF8": "1"}, {"MKL_NUM_THREADS": "4"}]
 )

@@ -484,7 +484,7 @@ class SessionScripts(RuleBasedStateMachine):
 
 
 def test_a_random_session_equals_its_model() -> None:
-    run_state_machine_as_test(SessionScripts, settings=hypothesis.settings(max_examples=40, stateful_step_count=30))  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(SessionScripts, settings=hypothesis.settings(max_examples=15, stateful_step_count=30))  # type: ignore[no-untyped-call]
 
 
 @pytest.mark.slow

@@ -59,6 +59,7 @@ def write_when_told(paths: list[str], told: Any) -> None:
         environment.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("disturbed", "as_of"), [(0, "0_0: 1, 0_1: 1"), (3, "0_0: 4, 0_1: 4"), (10_000, "0_0: 20, 0_1: 21, not consistent")]
 )

@@ -38,6 +38,7 @@ def output_of(query: str) -> list[tuple[str, bytes]]:
     return [(record.key, record.value) for record in records]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("query", list(QUERIES))
 def test_query_has_output_and_a_twin(query: str) -> None:
     assert output_of(query)
