@@ -51,11 +51,10 @@ class BatchMagics(Magics):
     @argument("--to-offset", type=int, help="begin at this offset in each partition")
     @argument("--shift-by", type=int, help="move each offset by so many, forward or (negative) back")
     @argument("--delete-stopoffsets", action="store_true", help="drop the stop offsets of an open bounded run; alone only that")
-    @argument("--confirm", action="store_true", help="do it")
+    @argument("--dry-run", action="store_true", help="only list what would change")
     @line_magic
     def topo_reset(self, line: str) -> Reset:
-        """`session.reset(name)`: list what lets an application begin again with empty state; changes nothing. With ``--confirm``:
-        `session.reset(name, dry_run=False)`."""
+        """`session.reset(name)`: let an application begin again with empty state."""
         given = arguments(self.topo_reset, line)
         if given.to is not None and given.to_offset is not None:
             raise UsageError("%topo_reset: expected --to or --to-offset, got both")
@@ -65,5 +64,5 @@ class BatchMagics(Magics):
             to=given.to if given.to_offset is None else given.to_offset,
             shift_by=given.shift_by,
             delete_stop_offsets=given.delete_stopoffsets,
-            dry_run=not given.confirm,
+            dry_run=given.dry_run,
         )

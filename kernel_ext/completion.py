@@ -115,14 +115,14 @@ class NameMatcher:
             return [name.replace('"', '\\"') for name in names] if argument.quote == '"' else names
         if isinstance(owner, Application):
             nodes = list(owner.topology.nodes)
-            return {"store": [store.name for store in all_stores(owner)], "peek": nodes, "tail": nodes}.get(method, [])
+            return {"store": [store.name for store in all_stores(owner)], "tap": nodes, "tail": nodes}.get(method, [])
         if isinstance(owner, Session):
             if method in _APPLICATIONS and argument.index == _APPLICATIONS[method]:
                 return self._applications()
             if argument.index > 0 and method != "record":
                 return []
             return {
-                "peek": [*self._topics(), *self._nodes()],
+                "values": [*self._topics(), *self._nodes()],
                 "spark_frame": [*self._topics(), *self._stores()],
                 **dict.fromkeys(("read", "produce", "record", "create_topic", "serdes_of"), self._topics()),
             }.get(method, [])
@@ -142,8 +142,8 @@ class NameMatcher:
             session = self._workspace.current
             return list(session.applications) if session is not None else []
         if magic == "topo_remove":
-            return [*dict.fromkeys([*self._applications(), *(left.name for left in self._workspace.left)]), "--confirm"]
-        if magic in ("topo_peek", "topo_tail"):
+            return [*dict.fromkeys([*self._applications(), *(left.name for left in self._workspace.left)]), "--dry-run"]
+        if magic in ("topo_values", "topo_tail"):
             return [*self._topics(), *self._nodes(), *self._workspace.names()]
         if magic == "topo_query":
             return [*self._stores(), "--from", "--to", "--as-of"]

@@ -41,8 +41,8 @@ UPDATES_PER_SECOND = 3
 class TopoMagics(Magics):
     """Thin calls of `kstreams_repl.Session` and `kstreams_repl.Application`."""
 
-    peek_rows = Integer(10, min=1, help="default of %topo_peek -n").tag(config=True)
-    peek_timeout = Float(5.0, min=0.0, help="default of %topo_peek --timeout, in seconds").tag(config=True)
+    values_rows = Integer(10, min=1, help="default of %topo_values -n").tag(config=True)
+    values_timeout = Float(5.0, min=0.0, help="default of %topo_values --timeout, in seconds").tag(config=True)
     tail_rows = Integer(20, min=1, help="default of %topo_tail -n").tag(config=True)
     sql_rows = Integer(100, min=1, help="default of %topo_sql -n").tag(config=True)
 
@@ -232,13 +232,12 @@ class TopoMagics(Magics):
 
     @magic_arguments()
     @argument("name", help="an application that is not running, attached or not")
-    @argument("--confirm", action="store_true", help="delete; without it, list what would be deleted")
+    @argument("--dry-run", action="store_true", help="only list what would be deleted")
     @line_magic
     def topo_remove(self, line: str) -> Cleanup:
-        """`session.cleanup(name)`: list what removing an application deletes (internal topics, consumer group, local state);
-        deletes nothing. With ``--confirm``: `session.cleanup(name, dry_run=False)`."""
+        """`session.cleanup(name)`: delete what an application leaves (internal topics, consumer group, local state)."""
         given = arguments(self.topo_remove, line)
-        return self._workspace.session.cleanup(given.name, dry_run=not given.confirm)
+        return self._workspace.session.cleanup(given.name, dry_run=given.dry_run)
 
     def _each(self, given: Any, action: str, reached: str) -> None:
         if given.all == (given.name is not None):
@@ -261,30 +260,30 @@ class TopoMagics(Magics):
     @magic_arguments()
     @argument("target", help="a topic, a node, or a variable that holds a stream, table or builder")
     @argument("topology", nargs="?", help="the topology that contains the node, if it is not deployed")
-    @argument("-n", type=int, help="number of values; default: TopoMagics.peek_rows")
+    @argument("-n", type=int, help="number of values; default: TopoMagics.values_rows")
     @argument(
         "--timeout", type=float,
-        help="seconds after which no larger sample is started; default: TopoMagics.peek_timeout",
+        help="seconds after which no larger sample is started; default: TopoMagics.values_timeout",
     )
     @argument("-o", "--output", metavar="NAME", help="assign a pandas DataFrame to this variable instead of showing the values")
     @line_magic
-    def topo_peek(self, line: str) -> Any:
-        """`session.peek(target, n, timeout=...)`: the last values of a topic, or between two nodes by a sample run; at a node of a
-        running application `app.peek(node, n, timeout=...)`: the next values, from the running tasks."""
-        given = arguments(self.topo_peek, line)
+    def topo_values(self, line: str) -> Any:
+        """`session.values(target, n, timeout=...)`: the last values of a topic, or between two nodes by a sample run; at a node of a
+        running application `app.tap(node, n, timeout=...)`: the next values, from the running tasks."""
+        given = arguments(self.topo_values, line)
         topology = self._workspace.find(given.topology) if given.topology else None
         running = self._running(given.target, topology)
-        n, seconds = self._rows(given.n, self.peek_rows), self.peek_timeout if given.timeout is None else given.timeout
+        n, seconds = self._rows(given.n, self.values_rows), self.values_timeout if given.timeout is None else given.timeout
         if running is not None:
             app = running[0]
-            passed = app.peek(running[1], n, timeout=seconds)
+            passed = app.tap(running[1], n, timeout=seconds)
             if len(passed) == 0:  # no record passes at the moment
-                sampled = self._workspace.session.peek(running[1], n, timeout=seconds, topology=app.topology, config=dict(app.config))
+                sampled = self._workspace.session.values(running[1], n, timeout=seconds, topology=app.topology, config=dict(app.config))
                 if isinstance(sampled, Records):
                     why = f"a sample, because no record passed the running node within {seconds:g} s"
                     passed = Records(sampled, note=f"{sampled.note}\n{why}", title=sampled.title)
             return self._out(passed, given.output)
-        found = self._workspace.session.peek(self._target(given.target), n, timeout=seconds, topology=topology)
+        found = self._workspace.session.values(self._target(given.target), n, timeout=seconds, topology=topology)
         return self._out(found, given.output)
 
     @magic_arguments()
@@ -399,7 +398,7 @@ class TopoMagics(Magics):
         if not found or (topology is None and session.started and node in session.admin.topics()):
             return None
         if len(found) > 1:
-            raise UsageError(f"{node} is a node of {', '.join(app.name for app in found)}: %topo_peek {node} APPLICATION")
+            raise UsageError(f"{node} is a node of {', '.join(app.name for app in found)}: %topo_values {node} APPLICATION")
         return found[0], node
 
     def _target(self, text: str) -> Any:

@@ -42,7 +42,7 @@ CELLS = [
     "stream.group_by_key(key_serde='string', value_serde='json').count(store='counts', name='count')\n"
     "stream.filter(fail, name='checked').to('hostile-out', key_serde='string', value_serde='json')\n"
     "session.create_topic('hostile-out')\n"
-    "session.peek(builder)",
+    "session.values(builder)",
     "app = session.deploy(builder, 'hostile')\ntry:\n    app.wait(200)\nexcept ks.KStreamsError:\n    get_ipython().showtraceback()\napp",
 ]
 

@@ -35,7 +35,7 @@ CELLS = [
     "totals = orders.group_by_key().aggregate(lambda: {'spent': Decimal('0.00')}, add, store='totals', value_serde=serdes.avro(total))\n"
     "totals.to_stream().to('sums', value_serde=serdes.avro(total))\n"
     "session.create_topic('sums')\n"
-    "session.peek(totals)",
+    "session.values(totals)",
     "app = session.deploy(builder, 'shop')\napp.wait(120)\napp",
 ]
 

@@ -89,6 +89,6 @@ def test_an_application_is_deployed_to_a_cluster_from_the_cell(broker: Any, clus
         assert app.wait(180) and app.store("counts").get("k1") == 202
         saved = app.savepoint("on-the-cluster")
         app.stop()
-        session.cleanup(name, dry_run=False)
+        session.cleanup(name)
         again = session.deploy(topology(topic), name, config=settings, from_savepoint=saved)
         assert again.wait(180) and again.store("counts").get("k1") == 202

@@ -47,11 +47,11 @@ def test_values_sql_an_edit_and_a_killed_executor_are_the_same_as_locally(broker
             both = lambda: len({report.place for report in app.reports.instances.values()} - {None}) == 2  # noqa: E731
             settle(both, "both executors", story=lambda: app)
             began = time.monotonic()
-            seen = app.peek("shaped", 20, timeout=30)
+            seen = app.tap("shaped", 20, timeout=30)
             print(f"\npeek: {time.monotonic() - began:.2f} s")
             assert len(seen) == 20 and "live from" in repr(seen)
             assert all(record.key == f"k{record.value['n'] % 7}" and record.value["label"] == "first" for record in seen)
-            counted = app.peek("counted", 5, timeout=30)
+            counted = app.tap("counted", 5, timeout=30)
             assert len(counted) == 5 and all(isinstance(record.value, int) for record in counted)
             tail = app.tail("shaped")
             assert next(tail).key.startswith("k")
@@ -114,7 +114,7 @@ def test_another_kernel_taps_what_this_one_drives(broker: Any, cluster: Standalo
         try:
             settle(lambda: app.reports.records > 0, "records", story=lambda: app)
             attached = other.attach(name, topology(name, "first"))
-            seen = attached.peek("shaped", 20, timeout=30)
+            seen = attached.tap("shaped", 20, timeout=30)
             assert attached.standing == "running under another kernel" and attached.standing in repr(attached)
             assert len(seen) == 20 and "live from" in repr(seen), seen
             assert all(record.key == f"k{record.value['n'] % 7}" and record.value["label"] == "first" for record in seen)
@@ -131,6 +131,6 @@ def test_another_kernel_taps_what_this_one_drives(broker: Any, cluster: Standalo
         assert app.wait(120)
         assert dict(session.sql("SELECT key, value FROM counts").fetchall()) == Counter(key for key, _ in feeder.written)
         app.stop()
-        seen = attached.peek("shaped", 5, timeout=30)
+        seen = attached.tap("shaped", 5, timeout=30)
         assert len(seen) == 5 and "live from" not in repr(seen), "a sample, as it does not run any more"
         assert attached.standing == "stopped"

@@ -212,7 +212,7 @@ def test_a_run_whose_input_is_deleted_fails_and_its_stop_offsets_do_not_bind_the
         deployment.start()
     assert len(host.read(sink)) == 0
     with connect(host.bootstrap, directory=host.directory) as session:
-        session.reset(deployment.application_id, delete_stop_offsets=True, dry_run=False)
+        session.reset(deployment.application_id, delete_stop_offsets=True)
     deployment = host.deploy(topology, autostop_at="eol")
     assert deployment.wait(60) and deployment.status is Status.STOPPED, deployment.error
     assert sorted(int(value or b"") for _, value in host.read(sink)) == list(range(10))

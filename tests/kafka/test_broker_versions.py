@@ -118,9 +118,9 @@ def test_an_application_survives_kills_of_its_worker_and_of_the_broker_and_resto
     words.app.stop()
     internal = {f"{name}-counts-changelog", f"{name}-counts-repartition"}
     assert internal <= set(session.admin.topics()) and name in session.admin.groups()
-    assert session.reset(name, dry_run=False).applied
+    assert session.reset(name).applied
     assert not internal & set(session.admin.topics())
-    assert session.cleanup(name, dry_run=False).applied
+    assert session.cleanup(name).applied
     assert name not in session.admin.groups()
     assert f"{name}-in" in [row[0] for row in session.topics().rows]
 

@@ -130,7 +130,7 @@ def test_a_topic_is_read_queried_and_peeked_without_being_told(session: ks.Sessi
     assert found.fetchall() == [("BIGINT", n, -n, "a") for n in (1, 2, 3)]
     builder = ks.StreamsBuilder()
     sums = builder.stream(name).map_values(lambda value: f"<{value['x'] * 10}>")
-    assert "<-30>" in repr(session.peek(sums))
+    assert "<-30>" in repr(session.values(sums))
     copied = f"{name}-copied"
     session.produce(copied, session.read(name), value_serde="json", key_serde="json", partitions=1)
     assert [record.headers for record in session.read(copied)] == [[]] * 3, "ids of values that are now JSON"
@@ -224,8 +224,8 @@ def test_keys_with_ids_in_headers_are_refused_and_the_hint_is_the_way_out(tables
     table.lose_the_state()
     with pytest.raises(TaskCorruptedError, match="the keys there have their schema ids in headers") as refused:
         table.run((keys[2], VALUE, 2), key_serde=written)
-    assert "topology.optimization=none" in str(refused.value.hint) and "session.reset(name, dry_run=False)" in str(refused.value.hint)
-    session.reset(table.deployment.application, dry_run=False)
+    assert "topology.optimization=none" in str(refused.value.hint) and "session.reset(name)" in str(refused.value.hint)
+    session.reset(table.deployment.application)
     table.lose_the_state()  # this session's directory is another one
     table.optimization = "none"
     for _ in range(2):

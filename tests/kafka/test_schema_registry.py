@@ -419,7 +419,7 @@ def test_a_source_without_a_serde_reads_what_the_registry_says(session: ks.Sessi
     session.client.serdes = type(session.client.serdes)()
     builder = ks.StreamsBuilder()
     prices = builder.stream(name).map_values(lambda value: value["price"] * 2)
-    assert "25.00" in repr(session.peek(prices))
+    assert "25.00" in repr(session.values(prices))
 
 
 def test_a_source_without_a_serde_reads_what_the_session_produced_with_a_schema(session: ks.Session, name: str) -> None:
@@ -427,7 +427,7 @@ def test_a_source_without_a_serde_reads_what_the_session_produced_with_a_schema(
     point = serdes.avro({"type": "record", "name": "P", "fields": [{"name": "x", "type": "long"}]})
     session.produce(name, [("a", {"x": 21})], key_serde="string", value_serde=point)
     builder = ks.StreamsBuilder()
-    assert "42" in repr(session.peek(builder.stream(name, key_serde="string").map_values(lambda value: value["x"] * 2)))
+    assert "42" in repr(session.values(builder.stream(name, key_serde="string").map_values(lambda value: value["x"] * 2)))
 
 
 @pytest.mark.slow

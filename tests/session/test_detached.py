@@ -200,4 +200,4 @@ def test_what_cannot_start_detached_is_told_and_leaves_no_process(broker: Any, t
         with pytest.raises(DeployError, match="slots"):
             app.resume()
         assert app.status == "failed" and session.detached == {}
-        assert session.cleanup(name, dry_run=False).applied
+        assert session.cleanup(name).applied

@@ -1,4 +1,4 @@
-"""What `session.peek?` shows runs: the examples of a session on a real broker, those of an application on real Spark."""
+"""What `session.values?` shows runs: the examples of a session on a real broker, those of an application on real Spark."""
 
 from __future__ import annotations
 

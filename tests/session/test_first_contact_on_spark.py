@@ -55,7 +55,7 @@ def test_from_dicts_to_an_application_that_outlives_its_topic(broker: Any, tmp_p
         session.produce(orders, [(f"c{i % 3}", {"price": i}, 1000 + i) for i in range(30)], partitions=1)
 
         # What was produced is how it is read: in a look, in a sample, deployed, in the stores, at the sink.
-        assert session.peek(spending(orders, totals), n=3).rows
+        assert session.values(spending(orders, totals), n=3).rows
         app = session.deploy(spending(orders, totals), name, create_topics=True)
         assert app.wait(120)
         assert sorted(app.sql("SELECT key, value FROM n ORDER BY key").fetchall()) == [("c0", 6), ("c1", 7), ("c2", 7)]
@@ -105,7 +105,7 @@ def test_from_dicts_to_an_application_that_outlives_its_topic(broker: Any, tmp_p
 
     # Another kernel reads with the serdes of the version.
     with ks.Session(settings, directory=SessionDirectory(tmp_path), report=told.append) as session:
-        looked = session.peek(spending(orders, totals), n=1)
+        looked = session.values(spending(orders, totals), n=1)
         assert looked.rows[0][1:] == (1, "c0", {"price": 100}), "recognised by a session that has not written them"
         for topology in (None, spending(orders, totals)):
             again = session.attach(name, topology)

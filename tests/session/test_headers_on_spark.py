@@ -106,7 +106,7 @@ def test_values_are_tapped_and_served(run: Run) -> None:
     feeder = threading.Thread(target=feed)
     feeder.start()
     try:
-        seen = app.peek("trace", 10, timeout=30)
+        seen = app.tap("trace", 10, timeout=30)
     finally:
         ended.set()
         feeder.join()

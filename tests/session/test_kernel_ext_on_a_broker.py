@@ -35,14 +35,14 @@ def shell(broker: Any, topic: str) -> Iterator[InteractiveShell]:
     run(shell, "%unload_ext kstreams_repl")
 
 
-def test_peek_at_a_topic_and_at_a_stream(shell: InteractiveShell, topic: str) -> None:
-    found = run(shell, f"%topo_peek {topic} -n 2")[0].result
+def test_values_at_a_topic_and_at_a_stream(shell: InteractiveShell, topic: str) -> None:
+    found = run(shell, f"%topo_values {topic} -n 2")[0].result
     assert isinstance(found, Records) and [r.value["n"] for r in found] == [3, 4]
     run(
         shell,
         f"import kstreams_repl as ks; b = ks.StreamsBuilder(); s = b.stream('{topic}', value_serde='json').map_values(lambda v: v['n'])",
     )
-    assert [r.value for r in run(shell, "%topo_peek s -n 1")[0].result] == [4]
+    assert [r.value for r in run(shell, "%topo_values s -n 1")[0].result] == [4]
 
 
 def test_output_goes_into_a_dataframe(shell: InteractiveShell, topic: str) -> None:
@@ -99,7 +99,7 @@ def test_names_complete_inside_strings_of_calls(shell: InteractiveShell, topic: 
         return completions(shell, text)
 
     start = topic[:4]
-    calls = ("session.read('", 'session.peek("', "x = session.record('a', '", 'builder.stream("', 'builder.table("')
+    calls = ("session.read('", 'session.values("', "x = session.record('a', '", 'builder.stream("', 'builder.table("')
     for before in (*calls, 'builder.stream(["a", "'):
         assert found(before + start) == [topic], before
     assert topic in found('builder.stream("')
@@ -124,11 +124,11 @@ def test_a_dead_application_is_listed_and_removed_once_it_is_confirmed(
     write_whole(folder / LEASE, {"generation": 3, "signal": "stopped", "pid": 0})
     assert f"%topo_remove {name}" in run(shell, "%topo")[0].result.note
     assert name in completions(shell, f"%topo_remove {name[:4]}")
-    listed = run(shell, f"%topo_remove {name}")[0].result
+    listed = run(shell, f"%topo_remove {name} --dry-run")[0].result
     assert listed.topics == (changelog,) and "nothing is deleted yet" in repr(listed)
-    assert f"%topo_remove {name} --confirm" in repr(listed)
+    assert f"%topo_remove {name}, deletes this" in repr(listed)
     assert changelog in session.admin.topics() and folder.exists()
-    removed = run(shell, f"%topo_remove {name} --confirm")[0].result
+    removed = run(shell, f"%topo_remove {name}")[0].result
     assert removed.applied and "deleted" in repr(removed)
     assert changelog not in session.admin.topics() and not folder.exists()
     assert "no applications" in run(shell, "%topo")[0].result.note
@@ -147,13 +147,13 @@ def test_bounded_runs_and_a_reset_by_magic(shell: InteractiveShell, topic: str, 
     whole = run(shell, f"%topo_run_batch b daily-{topic} {how}")[0].result
     assert (whole.state, whole.records_in, whole.records_out) == ("finished", 4, 4)
     assert run(shell, f"%topo_run_batch b daily-{topic} {how}")[0].result.state == "nothing new"
-    listed = run(shell, f"%topo_reset daily-{topic}")[0].result
+    listed = run(shell, f"%topo_reset daily-{topic} --dry-run")[0].result
     assert run(shell, f"%topo_run_batch b daily-{topic} {how}")[0].result.state == "nothing new", "a list changes nothing"
     assert listed.table().rows
-    nothing = run(shell, f"%topo_reset daily-{topic} --delete-stopoffsets --confirm")[0].result
+    nothing = run(shell, f"%topo_reset daily-{topic} --delete-stopoffsets")[0].result
     assert not nothing, "no run is open, and nothing else was asked for"
     assert run(shell, f"%topo_run_batch b daily-{topic} --on-end keep {how}")[0].result.state == "nothing new"
-    offsets = run(shell, f"%topo_reset daily-{topic} --input-topics {topic} --to-offset 2")[0].result.offsets
+    offsets = run(shell, f"%topo_reset daily-{topic} --input-topics {topic} --to-offset 2 --dry-run")[0].result.offsets
     assert max(new for _, new in offsets.values()) == 2
-    run(shell, f"%topo_reset daily-{topic} --confirm")
+    run(shell, f"%topo_reset daily-{topic}")
     assert run(shell, f"%topo_run_batch b daily-{topic} {how}")[0].result.records_in == 5

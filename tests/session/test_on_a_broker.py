@@ -98,7 +98,7 @@ def test_what_a_serde_cannot_write_is_told_with_its_place(session: ks.Session, n
 
 def test_an_empty_topic_says_how_to_fill_it(session: ks.Session, name: str) -> None:
     session.create_topic(name)
-    assert f"0 records on {name}; produce with session.produce('{name}', [...])" in repr(session.peek(name))
+    assert f"0 records on {name}; produce with session.produce('{name}', [...])" in repr(session.values(name))
 
 
 def test_an_unknown_topic_comes_with_the_nearest_name(session: ks.Session, name: str) -> None:
@@ -134,28 +134,28 @@ def words(name: str) -> tuple[ks.StreamsBuilder, ks.KStream]:
     return builder, long
 
 
-def test_peek_shows_the_values_between_two_nodes(session: ks.Session, name: str) -> None:
+def test_values_shows_the_values_between_two_nodes(session: ks.Session, name: str) -> None:
     session.produce(name, [("a", word, 1000 + i) for i, word in enumerate(["to", "be", "question", "nobler"])])
     builder, long = words(name)
-    assert [r.value for r in session.peek(long)] == ["question", "nobler"]
-    assert [r.value for r in session.peek("counted", topology=builder)] == [1, 2]
-    assert "2 values from a sample of 4 records, all there are" in repr(session.peek(long))
+    assert [r.value for r in session.values(long)] == ["question", "nobler"]
+    assert [r.value for r in session.values("counted", topology=builder)] == [1, 2]
+    assert "2 values from a sample of 4 records, all there are" in repr(session.values(long))
 
 
-def test_peek_grows_its_sample_until_enough_came_out(session: ks.Session, name: str) -> None:
+def test_values_grows_its_sample_until_enough_came_out(session: ks.Session, name: str) -> None:
     session.produce(name, [("a", "question" if i < 5 else "be", 1000 + i) for i in range(3000)], partitions=1)
     _, long = words(name)
-    assert len(session.peek(long, n=5, timeout=30)) == 5
+    assert len(session.values(long, n=5, timeout=30)) == 5
 
 
-def test_peek_at_a_builder_shows_every_node(session: ks.Session, name: str) -> None:
+def test_values_at_a_builder_shows_every_node(session: ks.Session, name: str) -> None:
     session.produce(name, [("a", "question", 1000)])
     builder, _ = words(name)
-    table = session.peek(builder)
+    table = session.values(builder)
     assert {row[0]: row[1] for row in table.rows}["long"] == 1  # type: ignore[union-attr]
 
 
-def test_peek_joins_with_tables_whose_rows_are_older(session: ks.Session, name: str) -> None:
+def test_values_joins_with_tables_whose_rows_are_older(session: ks.Session, name: str) -> None:
     session.produce(f"{name}-names", [("UA", "United", 1)])
     session.produce(name, [("UA", "flight", 2000)])
     builder = ks.StreamsBuilder()
@@ -163,10 +163,10 @@ def test_peek_joins_with_tables_whose_rows_are_older(session: ks.Session, name: 
     joined = builder.stream(name, key_serde="string", value_serde="string").join(
         table, lambda flight, airline: f"{flight} of {airline}"
     )
-    assert [r.value for r in session.peek(joined)] == ["flight of United"]
+    assert [r.value for r in session.values(joined)] == ["flight of United"]
 
 
-def test_peek_takes_values_before_they_are_changed_in_place(session: ks.Session, name: str) -> None:
+def test_values_takes_values_before_they_are_changed_in_place(session: ks.Session, name: str) -> None:
     def spoil(value: dict[str, int]) -> dict[str, int]:
         value["n"] = 99
         return value
@@ -175,8 +175,8 @@ def test_peek_takes_values_before_they_are_changed_in_place(session: ks.Session,
     builder = ks.StreamsBuilder()
     stream = builder.stream(name, key_serde="string", value_serde="json").filter(lambda key, value: True, name="before")
     stream.map_values(spoil, name="after")
-    assert session.peek("before", topology=builder)[0].value == {"n": 1}  # type: ignore[index, union-attr]
-    assert session.peek("after", topology=builder)[0].value == {"n": 99}  # type: ignore[index, union-attr]
+    assert session.values("before", topology=builder)[0].value == {"n": 1}  # type: ignore[index, union-attr]
+    assert session.values("after", topology=builder)[0].value == {"n": 99}  # type: ignore[index, union-attr]
 
 
 def test_an_error_in_a_sample_names_the_line(session: ks.Session, name: str) -> None:
@@ -184,14 +184,14 @@ def test_an_error_in_a_sample_names_the_line(session: ks.Session, name: str) -> 
     builder = ks.StreamsBuilder()
     broken = builder.stream(name, value_serde="string").map_values(lambda word: 1 / 0, name="broken")
     with pytest.raises(StreamsProcessingError, match="1 / 0"):
-        session.peek(broken)
+        session.values(broken)
 
 
-def test_peek_at_an_unknown_node_comes_with_the_nearest_name(session: ks.Session, name: str) -> None:
+def test_values_at_an_unknown_node_comes_with_the_nearest_name(session: ks.Session, name: str) -> None:
     session.produce(name, ["x"])
     builder, _ = words(name)
     with pytest.raises(TopologyError) as caught:
-        session.peek("countd", topology=builder)
+        session.values("countd", topology=builder)
     assert "counted" in (caught.value.hint or "")
 
 
@@ -266,10 +266,10 @@ def test_hostile_application_names_reach_no_file(session: ks.Session, bad: str, 
 def test_cleanup_shows_first(session: ks.Session, name: str) -> None:
     session.admin.create_topic(f"{name}-x-changelog", 1)
     session.admin.create_topic(f"{name}-other-app-x-changelog", 1)
-    found = session.cleanup(name)
+    found = session.cleanup(name, dry_run=True)
     assert f"{name}-x-changelog" in found.topics and not found.applied
     assert f"{name}-x-changelog" in session.admin.topics()
-    session.cleanup(name, dry_run=False)
+    session.cleanup(name)
     assert f"{name}-x-changelog" not in session.admin.topics()
 
 

@@ -1,4 +1,4 @@
-"""``./kstreams repl`` in a terminal: build, look, peek, deploy, a tail that Ctrl-C stops, and nothing left at the end."""
+"""``./kstreams repl`` in a terminal: build, look at values, deploy, a tail that Ctrl-C stops, and nothing left at the end."""
 
 from __future__ import annotations
 
@@ -106,15 +106,15 @@ def terminal(broker: Any, tmp_path: Path) -> Iterator[Terminal]:
         os.close(terminal.master)
 
 
-def test_a_topology_is_built_drawn_and_peeked_at_and_a_tail_ends_with_ctrl_c(terminal: Terminal, topic: str) -> None:
+def test_a_topology_is_built_drawn_and_shown_at_and_a_tail_ends_with_ctrl_c(terminal: Terminal, topic: str) -> None:
     greeting = terminal.expect(PROMPT)
     assert "session is connected" in greeting and "broker" in greeting
     for line in BUILD:
         assert "Error" not in terminal.run(line.format(topic=topic))
     drawn = terminal.run("builder")
     assert "Sub-topology: 0" in drawn and f"Source: orders (topics: [{topic}])" in drawn and "Processor: paid" in drawn
-    peeked = terminal.run("%topo_peek paid -n 2")
-    assert '{"amount": 3}' in peeked.replace("'", '"') and '{"amount": 4}' in peeked.replace("'", '"')
+    shown = terminal.run("%topo_values paid -n 2")
+    assert '{"amount": 3}' in shown.replace("'", '"') and '{"amount": 4}' in shown.replace("'", '"')
     asked = terminal.run(f"%topo_sql SELECT max(amount) AS most FROM {topic}")
     assert re.search(r"most\s+─+\s+4\b", asked), asked
     terminal.type(f"%topo_tail {topic} -n 2")

@@ -65,7 +65,7 @@ def test_an_application_that_was_reset_is_resumed_in_the_same_session(session: k
     app = session.deploy(two_stores(topic, "long"), name, config=CONFIG)
     assert app.wait(120)
     getattr(app, end)()
-    session.reset(name, dry_run=False)
+    session.reset(name)
     app.resume()
     assert app.wait(120)
     assert rows(app, "counts") == rows(app, "kept") == {"a": 100}

@@ -81,7 +81,7 @@ def test_an_application_starts_from_a_savepoint_and_counts_each_later_record_onc
     # under its own name there is state already
     with pytest.raises(DeployError, match="state of its own"):
         session.deploy(topology(topic, out), name, from_savepoint="first", config=EXACTLY_ONCE)
-    session.cleanup(name, dry_run=False)
+    session.cleanup(name)
     # rows that would be read wrongly
     with pytest.raises(TopologyError, match="value serde was"):
         session.deploy(topology(topic, out, value_serde="json"), name, from_savepoint="first", config=EXACTLY_ONCE)
@@ -107,7 +107,7 @@ def test_an_application_starts_from_a_savepoint_and_counts_each_later_record_onc
     assert results(session, second_out) == [row for row in after if row not in before]
     aside.stop()
     again.pause()  # its outputs are still its own
-    session.cleanup(trial, dry_run=False)
+    session.cleanup(trial)
     with pytest.raises(AlreadyOwnedError, match=r"\(paused\) writes"):
         session.deploy(topology(topic, out), trial, from_savepoint=f"{name}/first", config=EXACTLY_ONCE)
     told = session.deploy(topology(topic, out), trial, from_savepoint=f"{name}/first", share_outputs=True, config=EXACTLY_ONCE)

@@ -143,7 +143,7 @@ def test_an_application_that_was_cleaned_up_begins_with_any_schema(session: ks.S
     app = session.deploy(totals(topic, avro(X)), name, config=CONFIG)
     assert app.wait(120)
     app.stop()
-    session.cleanup(name, dry_run=False)
+    session.cleanup(name)
     app = session.deploy(totals(topic, avro(Y)), name, config=CONFIG)
     assert app.wait(120), app
     assert app.store("totals").get("a") == {"y": "of a"}

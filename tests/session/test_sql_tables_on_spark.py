@@ -60,7 +60,7 @@ def test_a_table_by_sql_is_queried_tapped_edited_and_rolled_back(session: ks.Ses
     feeder = threading.Thread(target=feed, args=(session, topic, fed))
     feeder.start()
     try:
-        seen = app.peek("users", 3, timeout=30)
+        seen = app.tap("users", 3, timeout=30)
     finally:
         fed.set()
         feeder.join()

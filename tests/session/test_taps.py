@@ -75,11 +75,11 @@ def test_a_tap_shows_values_and_leaves_state_and_output_exact(session: ks.Sessio
     try:
         settle(lambda: app.reports.records > 0, "records", story=lambda: app)
         # looked at twice, with values between nodes, on the rows' way to the topic and at the sink
-        seen = app.peek("shaped", 20, timeout=30)
+        seen = app.tap("shaped", 20, timeout=30)
         assert len(seen) == 20
         assert all(record.key == f"k{record.value['n'] % 7}" for record in seen)
         assert "live from" in repr(seen)
-        counted = app.peek("counted", 5, timeout=30)
+        counted = app.tap("counted", 5, timeout=30)
         assert len(counted) == 5 and all(isinstance(record.value, int) for record in counted)
         tail = app.tail(shaped)
         assert next(tail).key.startswith("k")
@@ -107,9 +107,9 @@ def test_a_tap_shows_values_and_leaves_state_and_output_exact(session: ks.Sessio
         finals[record.key] = max(record.value, finals.get(record.key, 0))
     assert finals == expected
     with pytest.raises(TopologyError, match="shapde"):
-        app.peek("shapde")
+        app.tap("shapde")
     app.pause()
-    assert len(app.peek("shaped", 3)) == 3, "what does not run is sampled"
+    assert len(app.tap("shaped", 3)) == 3, "what does not run is sampled"
 
 
 @pytest.mark.slow
@@ -121,6 +121,6 @@ def test_a_quiet_node_says_so(session: ks.Session) -> None:
     app = session.deploy(builder, name)
     settle(lambda: app.status == "running", "the start")
     started = time.monotonic()
-    found = app.peek("all", timeout=0.5)
+    found = app.tap("all", timeout=0.5)
     assert len(found) == 0 and "nothing passed within 0.5 s" in repr(found)
     assert time.monotonic() - started >= 0.5

@@ -139,7 +139,7 @@ def test_latency_control_restore_and_growth_print_their_lines(broker: Any) -> No
     assert [(line["unit"], line["samples"] > 2) for line in memory] == [("MB/min", True)] * 3
     notebook = bench(broker, "notebook", "--keys", "3000", "--nodes", "12", "--runs", "2")
     assert [line["case"] for line in notebook] == [
-        "edit to first record", "pause", "resume to first record", "peek undeployed", "sql over a store", "picture update",
+        "edit to first record", "pause", "resume to first record", "values undeployed", "sql over a store", "picture update",
     ]  # fmt: skip
     assert all(line["value"] > 0 and line["target"] and line["runs"] >= 2 for line in notebook)
     crowd = bench(broker, "many-applications", "--applications", "2", "--idle-seconds", "2", "--settle-seconds", "0")

@@ -42,11 +42,11 @@ AS_SECONDS = [timedelta(milliseconds=20), "20 ms", "20ms", 0.02]
 AS_MILLIS = [timedelta(seconds=30), "30 s", "0.5 min", 30_000]
 PAGE = "kstreams_repl.repl.session"
 DELEGATES = {
-    "Application.peek": f"{PAGE}.application.application_view.live_peek",
+    "Application.tap": f"{PAGE}.application.application_view.live_tap",
     "Application.query": f"{PAGE}.application.application_view.strict_queries_of",
     "Application.tail": f"{PAGE}.application.application_view.live_tail",
     "Application.wait": f"{PAGE}.application.application.wait_until",
-    "Session.peek": f"{PAGE}.topic_access.peek",
+    "Session.values": f"{PAGE}.topic_access.last_values",
     "Session.record": f"{PAGE}.topic_access.record_topics",
     "Session.sample": f"{PAGE}.topic_access.sample",
     "SqlResult.limited": "kstreams_repl.repl.inspection.result.threading.Timer",

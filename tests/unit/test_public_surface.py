@@ -59,15 +59,15 @@ EXPECTED = {
 SESSION = [
     "admin", "applications", "attach", "bootstrap_servers", "cleanup", "close", "closed", "create_topic", "delete_topic", "deploy",
     "detached",
-    "files", "logs", "master", "peek", "plan", "produce", "produce_table", "read", "record", "reset", "run_batch", "sample", "savepoints",
-    "schema", "serdes_of", "settings", "spark", "spark_frame", "sql", "start", "started", "topics", "variables",
+    "files", "logs", "master", "plan", "produce", "produce_table", "read", "record", "reset", "run_batch", "sample", "savepoints",
+    "schema", "serdes_of", "settings", "spark", "spark_frame", "sql", "start", "started", "topics", "values", "variables",
 ]  # fmt: skip
 APPLICATION = [
     "abandon", "all_local_store_partition_lags", "apply", "batch_progress", "batch_report", "bootstrap_servers", "changes",
     "counts", "current", "describe", "edit", "error", "export", "failed_record", "generation", "listen", "log",
-    "metadata_for_all_clients", "metrics", "node_rates", "outdated", "pause", "peek", "picture", "query",
+    "metadata_for_all_clients", "metrics", "node_rates", "outdated", "pause", "picture", "query",
     "query_metadata_for_key", "query_token_path", "remaining", "reports", "restarts", "resume", "retries", "rollback", "savepoint",
-    "serve", "skip", "sql", "standing", "start", "status", "stop", "store", "stores", "streams_metadata_for_store", "tail",
+    "serve", "skip", "sql", "standing", "start", "status", "stop", "store", "stores", "streams_metadata_for_store", "tail", "tap",
     "versions", "wait",
 ]  # fmt: skip
 

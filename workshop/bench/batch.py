@@ -124,7 +124,7 @@ class _Rates:
             raise KStreamsError(f"the bounded run did not read all {self._records:,} records: {app.batch_report}")
         found = outputs.read_output(self._testbed, topics.output, outputs.Compared.TABLE).last
         self._counts = {key: long.deserialize(value) for key, value in found.items()}
-        self._testbed.session.cleanup(name, dry_run=False)
+        self._testbed.session.cleanup(name)
         self._testbed.admin.delete_topics([topics.output])
         return self._records / (last - first), self._records / seconds
 
@@ -196,7 +196,7 @@ def _empty(testbed: Testbed, runs: int, scratch: Path) -> None:
     json_output.emit(
         BENCH, "run of one record, warm session", json_output.median(values, digits=2), "s", **json_output.spread(values, digits=2)
     )
-    testbed.session.cleanup(name, dry_run=False)
+    testbed.session.cleanup(name)
     testbed.admin.delete_topics([source, sink])
 
 

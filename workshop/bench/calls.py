@@ -98,7 +98,7 @@ def seconds_deployed(testbed: Testbed, source: str, records: int, in_flight: int
                 break
     finally:
         app.stop()
-        testbed.session.cleanup(name, dry_run=False)
+        testbed.session.cleanup(name)
     testbed.admin.delete_topics([sink])
     if len(found) != records:
         raise KStreamsError(f"{records:,} records have {len(found):,} results", hint="this is an error of kstreams_repl: report it")

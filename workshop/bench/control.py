@@ -97,7 +97,7 @@ def _live(testbed: Testbed, name: str, instances: int, idle_seconds: float, take
             taken.add(STOP, _timed(app.stop))
         finally:
             app.stop()
-            testbed.session.cleanup(name, dry_run=False)
+            testbed.session.cleanup(name)
     testbed.admin.delete_topics([source, sink])
 
 

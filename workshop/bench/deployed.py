@@ -164,7 +164,7 @@ def run_topology(
             then(app)
     finally:
         app.stop()
-        testbed.session.cleanup(name, dry_run=False)
+        testbed.session.cleanup(name)
     ended = max(one.committed_at for one in report.instances.values() if one.committed_at is not None)
     if after_table:
         began = stream_began(samples, began)

@@ -67,7 +67,7 @@ def _case(testbed: Testbed, case: str, rate: float, seconds: float, epoch_ms: in
             taken = [arrival.milliseconds for arrival in probe.arrivals[warm:]]
     finally:
         app.stop()
-        testbed.session.cleanup("bench-latency", dry_run=False)
+        testbed.session.cleanup("bench-latency")
         testbed.admin.delete_topics([source, sink])
     found = json_output.quantiles(taken)
     json_output.emit(

@@ -78,7 +78,7 @@ def main(
         finally:
             for app in apps:
                 app.stop()
-                testbed.session.cleanup(app.name, dry_run=False)
+                testbed.session.cleanup(app.name)
         testbed.admin.delete_topics([topic for each in topics for topic in (each.input, each.output)])
 
 

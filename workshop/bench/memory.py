@@ -71,7 +71,7 @@ def main(
                 sent, processed = pace.sent, app.reports.records
         finally:
             app.stop()
-            testbed.session.cleanup("bench-memory", dry_run=False)
+            testbed.session.cleanup("bench-memory")
             testbed.admin.delete_topics([topics.input, topics.output])
     for group in GROUPS:
         _emit_growth(group, samples[group], workload=workload, keys=keys, pace=rate, sent=sent, processed=processed, instances=instances)

@@ -1,4 +1,4 @@
-"""How long a notebook's user waits: an edit until a record has passed the new code, pause, resume, a peek at an undeployed
+"""How long a notebook's user waits: an edit until a record has passed the new code, pause, resume, the values of an undeployed
 topology, a query over a large store, one update of a large picture. One application with a store of many keys is used for all but
 the last.
 """
@@ -25,12 +25,12 @@ from workshop.bench.workloads import Row
 
 BENCH = "notebook"
 PICTURE = "picture update"
-CASES = ("edit to first record", "pause", "resume to first record", "peek undeployed", "sql over a store")
+CASES = ("edit to first record", "pause", "resume to first record", "values undeployed", "sql over a store")
 """Repetitions of each case except the picture."""
 _SETTLED_SECONDS = 1.0
 
 
-@click.command(help="Seconds: edit to first record, pause, resume, peek, SQL over a large store, update of a large picture; medians.")
+@click.command(help="Seconds: edit to first record, pause, resume, values, SQL over a large store, update of a large picture; medians.")
 @click.option("--keys", type=click.IntRange(1), default=1_000_000, show_default=True, help="Rows of the store.")
 @click.option("--nodes", type=click.IntRange(3), default=200, show_default=True, help="Nodes of the picture.")
 @click.option("--runs", type=click.IntRange(1), default=5, show_default=True)
@@ -71,7 +71,7 @@ def _life(testbed: Testbed, keys: int, runs: int, config: dict[str, Any], max_se
     taken: dict[str, list[float]] = {case: [] for case in CASES}
     for _ in range(runs):
         undeployed = _topology(source, sink, 1)
-        taken["peek undeployed"].append(_timed(lambda: testbed.session.peek("counted", topology=undeployed.build())))  # noqa: B023
+        taken["values undeployed"].append(_timed(lambda: testbed.session.values("counted", topology=undeployed.build())))  # noqa: B023
     app = testbed.session.deploy(_topology(source, sink, 1), "bench-notebook", config=config)
     try:
         if not app.wait(max_seconds):
@@ -94,7 +94,7 @@ def _life(testbed: Testbed, keys: int, runs: int, config: dict[str, Any], max_se
         assert rows == keys, f"the store has {rows:,} rows, not {keys:,}"
     finally:
         app.stop()
-        testbed.session.cleanup("bench-notebook", dry_run=False)
+        testbed.session.cleanup("bench-notebook")
     testbed.admin.delete_topics([source, sink])
     return taken
 
@@ -146,7 +146,7 @@ def _picture(testbed: Testbed, nodes: int, runs: int, config: dict[str, Any]) ->
                 taken.append(_timed(update))
     finally:
         app.stop()
-        testbed.session.cleanup("bench-picture", dry_run=False)
+        testbed.session.cleanup("bench-picture")
         testbed.admin.delete_topics([source, sink])
     return taken
 

@@ -201,5 +201,5 @@ def warm_up(testbed: Testbed, *, instances: int = 2) -> None:
             probe.await_arrivals(1, app)
     finally:
         app.stop()
-        testbed.session.cleanup("bench-warm", dry_run=False)
+        testbed.session.cleanup("bench-warm")
         testbed.admin.delete_topics([source, sink])

@@ -66,7 +66,7 @@ def served(testbed: Testbed, topics: Topics, keys: int) -> Iterator[tuple[Applic
         yield app, app.serve()
     finally:
         app.stop()
-        testbed.session.cleanup(_APPLICATION, dry_run=False)
+        testbed.session.cleanup(_APPLICATION)
 
 
 def _await_committed(app: Application, topic: str, records: int) -> list[tuple[float, int]]:

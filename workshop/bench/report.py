@@ -122,7 +122,7 @@ separately. *Memory*: proportional set sizes, so pages that forked workers share
         """`./kstreams bench notebook`: one application with a store of many keys (exactly once). *Edit to first record*:
 from the call of `app.edit` with one changed function, while 200 records per second arrive, until a committed record that
 passed the new code has reached a `read_committed` consumer; at the end the store is checked to be intact.
-*Peek undeployed*: `session.peek` at the count of a topology that is not deployed, over the topic that filled the store.
+*Values undeployed*: `session.values` at the count of a topology that is not deployed, over the topic that filled the store.
 *SQL over a store*: count, sum and max of all rows. *Picture update*: marks of every node of a running application at
 `metrics.recording.level=DEBUG`, and the drawing if its shapes changed (the kernel's part).""",
     ),

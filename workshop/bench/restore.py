@@ -46,7 +46,7 @@ def main(records: int, keys: int, instances: int, runs: int, bootstrap: str | No
                 BENCH, case, json_output.median(rates), "records/s", **json_output.spread(rates),
                 records=records, keys=keys, instances=count
             )
-        testbed.session.cleanup(app, dry_run=False)
+        testbed.session.cleanup(app)
         testbed.admin.delete_topics([topics.input, topics.output])
 
 

@@ -65,7 +65,7 @@ def _ours(testbed: Testbed, topic: str, records: int, format: str, instances: in
     )
     ended = time.time()
     began = min(one.first_at for one in app.reports.instances.values() if one.first_at is not None)
-    testbed.session.cleanup(name, dry_run=False)
+    testbed.session.cleanup(name)
     _check(path, records)
     shutil.rmtree(path)
     return records / (ended - began)

@@ -97,7 +97,7 @@ TARGETS: Mapping[tuple[str, str], tuple[Target, ...]] = MappingProxyType(
         ("notebook", "edit to first record"): (Target("<=", 2),),
         ("notebook", "pause"): (Target("<=", 0.3),),
         ("notebook", "resume to first record"): (Target("<=", 0.8),),
-        ("notebook", "peek undeployed"): (Target("<=", 3),),
+        ("notebook", "values undeployed"): (Target("<=", 3),),
         ("notebook", "sql over a store"): (Target("<=", 1),),
         ("notebook", "picture update"): (Target("<=", 0.1),),
     }

@@ -147,7 +147,7 @@ class _Steady:
             yield check
         finally:
             app.stop()
-            self.testbed.session.cleanup(name, dry_run=False)
+            self.testbed.session.cleanup(name)
 
 
 def _search(steady: _Steady, peer: KafkaStreamsPeer | None, loads: list[int]) -> None:

@@ -1,4 +1,4 @@
-"""The interface for notebooks: connect to a cluster (or to an embedded broker), peek, sample, deploy, control, query by SQL."""
+"""The interface for notebooks: connect to a cluster (or to an embedded broker), look at values, sample, deploy, control, query by SQL."""
 
 from __future__ import annotations
 

@@ -60,6 +60,6 @@ def applications_table(attached: Iterable[ReadOnlyApplication], left: Collection
         name = next(iter(left)).name
         note = (
             f"not attached: session.attach({name!r}).resume() continues it; "
-            f"session.cleanup({name!r}), or %topo_remove {name}, lists what removing it would delete"
+            f"%topo_remove {name} --dry-run lists what removing it would delete"
         )
     return Table.of(("application", "status", "records", "records/s", "lag", "error"), rows, note=note)

@@ -60,7 +60,7 @@ class Cleanup(Frames):
         """Delete them. Applying it twice does nothing.
 
         Example:
-            >>> session.cleanup("word-count").apply().applied
+            >>> session.cleanup("word-count", dry_run=True).apply().applied
             True
         """
         self._admin.delete_topics(self.topics)
@@ -75,7 +75,7 @@ class Cleanup(Frames):
         """Return one row for each topic, group and directory.
 
         Example:
-            >>> table = session.cleanup("word-count").table()
+            >>> table = session.cleanup("word-count", dry_run=True).table()
         """
         rows = [("topic", topic) for topic in self.topics]
         rows += [("consumer group", self.group)] if self.group else []
@@ -83,7 +83,7 @@ class Cleanup(Frames):
         stays = f"; {', '.join(self.left)} may belong to another application and stay" if self.left else ""
         if not rows:
             return Table.of((), (), note=f"{self.name}: nothing to delete{stays}")
-        how = f"session.cleanup({self.name!r}, dry_run=False), or %topo_remove {self.name} --confirm, deletes this"
+        how = f"session.cleanup({self.name!r}), or %topo_remove {self.name}, deletes this"
         note = "deleted" if self.applied else f"nothing is deleted yet; {how}"
         return Table.of(("what", "name"), rows, note=note + stays)
 
@@ -137,7 +137,7 @@ def delete_topic(client: ClusterClient, applications: Mapping[str, ReadOnlyAppli
     if users:
         raise TopicInUseError(
             f"topic {topic!r} is used by {', '.join(users)}",
-            hint=f"session.cleanup({users[0]!r}, dry_run=False) first; session.admin.delete_topics([{topic!r}]) deletes it anyway",
+            hint=f"session.cleanup({users[0]!r}) first; session.admin.delete_topics([{topic!r}]) deletes it anyway",
             topic=topic,
             applications=users,
         )

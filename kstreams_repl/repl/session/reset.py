@@ -66,7 +66,7 @@ class Reset(Frames):
         """Carry it out. Applying it twice does nothing.
 
         Example:
-            >>> session.reset("word-count").apply().applied
+            >>> session.reset("word-count", dry_run=True).apply().applied
             True
         """
         if self.applied or not self:
@@ -105,7 +105,7 @@ class Reset(Frames):
         """Return one row for each topic, directory, offset and run that changes.
 
         Example:
-            >>> table = session.reset("word-count").table()
+            >>> table = session.reset("word-count", dry_run=True).table()
         """
         rows = [("delete topic", topic, "") for topic in self.topics]
         rows += [("delete local state", str(self.directory), "")] if self.directory else []
@@ -114,7 +114,7 @@ class Reset(Frames):
             rows.append(("drop stop offsets", f"run {self.stop_offsets.run}", ""))
         if not rows:
             return Table.of((), (), note=f"{self.name}: nothing to reset")
-        note = "done" if self.applied else f"nothing is changed yet; session.reset({self.name!r}, dry_run=False) does this"
+        note = "done" if self.applied else f"nothing is changed yet; session.reset({self.name!r}) does this"
         return Table.of(("what", "name", "change"), rows, note=note)
 
     def __repr__(self) -> str:

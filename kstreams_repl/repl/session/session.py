@@ -44,7 +44,7 @@ class Session(TopicAccess):
         >>> session = kstreams_repl.connect()                                     # doctest: +SKIP
         >>> session.produce("words", ["to", "be", "or", "not", "to", "be"])        # doctest: +SKIP
         6
-        >>> session.peek("words", n=2)                                             # doctest: +SKIP
+        >>> session.values("words", n=2)                                             # doctest: +SKIP
     """
 
     def __init__(
@@ -338,17 +338,17 @@ class Session(TopicAccess):
             return known
         return attach(self.client, self._applications, name, topology, config or {}, trust=trust)
 
-    def cleanup(self, name: str, *, dry_run: bool = True) -> Cleanup:
-        """List what belongs to an application: internal topics, group, local state. Delete it only with `dry_run=False`.
+    def cleanup(self, name: str, *, dry_run: bool = False) -> Cleanup:
+        """Delete what belongs to an application: internal topics, group, local state. Return what was deleted.
 
         Raises KStreamsError when the application is running.
 
         Args:
             name: name of the application.
-            dry_run: whether to list only.
+            dry_run: only list it; `apply()` of the answer deletes it.
 
         Example:
-            >>> session.cleanup('word-count')
+            >>> session.cleanup('word-count', dry_run=True)
         """
         found = cleanup_of(self.client, self._applications, name)
         if dry_run:
@@ -367,9 +367,9 @@ class Session(TopicAccess):
         shift_by: int | None = None,
         delete_stop_offsets: bool = False,
         state: bool | None = None,
-        dry_run: bool = True,
+        dry_run: bool = False,
     ) -> Reset:
-        """List what lets an application begin again with empty state, as Kafka Streams' reset tool. Do it only with `dry_run=False`.
+        """Let an application begin again with empty state, as Kafka Streams' reset tool. Return what was changed.
 
         Its repartition and changelog topics and its local state are deleted, and its offsets are set. Topics of the user's keep
         what is in them.
@@ -381,14 +381,14 @@ class Session(TopicAccess):
             shift_by: move each committed offset by so many instead.
             delete_stop_offsets: drop the stop offsets of an open bounded run, so that the next run takes new ones.
             state: False: only `delete_stop_offsets`; state and offsets stay. None: False if nothing else is asked for.
-            dry_run: whether to list only.
+            dry_run: only list it; `apply()` of the answer does it.
 
         Raises:
             KStreamsError: the application is running, or there is none of that name.
             UnknownTopicError: it has no offsets of a topic that was named.
 
         Example:
-            >>> session.reset('word-count', to='2013-03-01')
+            >>> session.reset('word-count', to='2013-03-01', dry_run=True)
         """
         refuse_both(to, shift_by)
         if state is None:

@@ -1,4 +1,4 @@
-"""Topics and stores of a session: create, write, read, record, peek, query by SQL."""
+"""Topics and stores of a session: create, write, read, record, look at values, query by SQL."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kstreams_repl.repl.session.topics.record import record_topics
 from kstreams_repl.repl.session.topics.records import Records
 from kstreams_repl.repl.session.topics.schemas import schema_of
 from kstreams_repl.repl.session.topics.source_serdes import built_with_serdes
-from kstreams_repl.repl.session.views.peek import peek
+from kstreams_repl.repl.session.views.last_values import last_values
 from kstreams_repl.repl.session.views.sample import Sample
 from kstreams_repl.repl.session.views.sample_run import sample
 from kstreams_repl.repl.session.views.spark_frames import refuse_bounds, spark_frame
@@ -274,7 +274,7 @@ class TopicAccess:
         """
         return self.client.serdes_of(topic)
 
-    def peek(
+    def values(
         self, target: Any, n: int = 10, *, timeout: Seconds = 5.0, topology: Any = None, config: Mapping[str, Any] | None = None
     ) -> Records | Table:
         """Return the last values of a topic, node, stream or table, without deploying anything.
@@ -293,10 +293,10 @@ class TopicAccess:
             UnknownTopicError, TopologyError: there is no such topic or node.
 
         Example:
-            >>> session.peek('words', n=2)
-            >>> session.peek('long', topology=builder)
+            >>> session.values('words', n=2)
+            >>> session.values('long', topology=builder)
         """
-        return peek(
+        return last_values(
             self.client, self._applications, target, n, seconds=as_seconds(timeout, "timeout"), topology=topology, config=config or {}
         )
 

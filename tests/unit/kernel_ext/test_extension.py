@@ -64,7 +64,7 @@ def test_loading_twice_adds_nothing_twice(shell: InteractiveShell) -> None:
 def test_unloading_takes_everything_away_and_loading_brings_it_back(shell: InteractiveShell) -> None:
     names = {name for name in shell.magics_manager.magics["line"] if name.startswith("topo")}
     assert names >= {
-        "topo", "topo_connect", "topo_deploy", "topo_pause", "topo_peek", "topo_query", "topo_remove", "topo_resume", "topo_sql",
+        "topo", "topo_connect", "topo_deploy", "topo_pause", "topo_values", "topo_query", "topo_remove", "topo_resume", "topo_sql",
         "topo_stop", "topo_stores", "topo_tail", "topo_topics",
     }  # fmt: skip
     ks.unload_ipython_extension(shell)
@@ -78,7 +78,7 @@ def test_unloading_takes_everything_away_and_loading_brings_it_back(shell: Inter
 @pytest.mark.parametrize(
     "magic",
     [
-        "topo", "topo_connect", "topo_deploy", "topo_pause", "topo_peek", "topo_remove", "topo_reset", "topo_run_batch", "topo_sql",
+        "topo", "topo_connect", "topo_deploy", "topo_pause", "topo_values", "topo_remove", "topo_reset", "topo_run_batch", "topo_sql",
         "topo_tail", "topo_topics",
     ],  # fmt: skip
 )
@@ -282,7 +282,7 @@ def test_a_query_in_one_line_of_a_cell_leaves_the_other_lines_to_python(shell: I
 def test_completion_starts_no_broker(shell: InteractiveShell) -> None:
     run(shell, "import kstreams_repl as ks; session = ks.connect(directory='temporary')")
     session: Any = shell.user_ns["session"]
-    completions(shell, "%topo_peek wo")
+    completions(shell, "%topo_values wo")
     completions(shell, "%topo_sql SELECT * FROM w")
     assert not session.started
     session.close()
@@ -324,7 +324,7 @@ def test_every_magic_answers_help_with_its_arguments(shell: InteractiveShell) ->
     for name in names:
         result, printed = run(shell, f"%{name} --help")
         assert result.success and result.result is None and f"%{name}" in printed, name
-    result, printed = run(shell, "%topo_peek kept --help")
+    result, printed = run(shell, "%topo_values kept --help")
     assert result.success and "--timeout" in printed
     result, printed = run(shell, "%%topo_sql --help\nSELECT 1")
     assert result.success and "--output" in printed

@@ -112,7 +112,7 @@ class Restorer:
                 f"store {self._name} cannot be restored from {self._at}: the keys there have their schema ids in headers, and the store "
                 "writes them in front of its keys",
                 hint="give the table a changelog of its own (topology.optimization=none), and have it read its topic again: "
-                "session.reset(name, dry_run=False), then deploy",
+                "session.reset(name), then deploy",
                 store=self._name,
             )
         return found
@@ -131,7 +131,7 @@ class Restorer:
         topic, _, partition = self._at.rpartition("-")
         return TaskCorruptedError(
             f"store {self._name} cannot be restored: {self._at} offset {offset} is not a row of a {self.builder.kind} store: {cause}",
-            hint="another program wrote to this changelog; rebuild the store: session.reset(name, dry_run=False), then deploy",
+            hint="another program wrote to this changelog; rebuild the store: session.reset(name), then deploy",
             store=self._name,
             topic=topic,
             partition=int(partition) if partition.isdecimal() else None,

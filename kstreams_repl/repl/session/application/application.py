@@ -189,7 +189,7 @@ class Application(ApplicationView):
 
         Args:
             topology: the builder (changed meanwhile), a topology, a stream or table.
-            dry_run: only make the plan.
+            dry_run: only make the plan; `apply` carries it out.
             reset_state: names of stores that begin empty with this edit; their rows and changelogs are deleted. The tasks that
                 hold them restore their other stores from the changelogs.
             migrate: by name of a key-value, window or session store, a function of (key, value) that returns each row's new value

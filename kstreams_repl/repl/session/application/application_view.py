@@ -30,7 +30,7 @@ from kstreams_repl.repl.session.views.consumer_lag import remaining
 from kstreams_repl.repl.session.views.counts_reader import CountsReader
 from kstreams_repl.repl.session.views.failed_record import position_of, record_at, with_record
 from kstreams_repl.repl.session.views.journaled_run import JournaledRun
-from kstreams_repl.repl.session.views.live_taps import TappedApplication, live_peek, live_tail, node_name
+from kstreams_repl.repl.session.views.live_taps import TappedApplication, live_tail, live_tap, node_name
 from kstreams_repl.repl.session.views.local_queries import strict_queries_of
 from kstreams_repl.repl.session.views.metrics_view import MetricsView
 from kstreams_repl.repl.session.views.node_retries import retries_of
@@ -375,12 +375,12 @@ class ApplicationView(QueryView):
             self.client, self._applications, query, frames=frames, topic_limit=topic_limit, store_limit=store_limit, start=start, end=end
         )
 
-    def peek(self, node: Any, n: int = 10, *, timeout: Seconds = 5.0) -> Records:
+    def tap(self, node: Any, n: int = 10, *, timeout: Seconds = 5.0) -> Records:
         """Return the next `n` values that a node forwards (a sink: receives), from the running tasks.
 
         Returns fewer when `timeout` expires first. A tap is attached to the tasks for that time and removed afterwards; it is
         limited in rows, bytes and rate, and changes nothing else. Values that are numbers, strings, lists or dicts stay so,
-        others become their text. An application that does not run is sampled as by `Session.peek`. One that was attached while another
+        others become their text. An application that does not run is sampled as by `Session.values`. One that was attached while another
         kernel drives it on a cluster is tapped there; on local Spark it is sampled.
 
         Args:
@@ -391,7 +391,7 @@ class ApplicationView(QueryView):
         Raises TopologyError when the application has no such node.
 
         Example:
-            >>> app.peek("long", n=3, timeout=0.1)
+            >>> app.tap("long", n=3, timeout=0.1)
         """
         seconds = as_seconds(timeout, "timeout")
         name, run = node_name(self, node), self._run_to_tap()
@@ -399,7 +399,7 @@ class ApplicationView(QueryView):
             refuse_no_number(n)
             config = StreamsConfig({**self.client.config, **self.config})
             return sampled_values(self.client, self.topology, name, n, seconds, config)
-        return live_peek(run, name, n, seconds)
+        return live_tap(run, name, n, seconds)
 
     def tail(self, node: Any, *, timeout: Seconds | None = None) -> Iterator[ReadRecord]:
         """Yield the values at a node of the running application as they pass, for `timeout` (seconds; None: without limit).

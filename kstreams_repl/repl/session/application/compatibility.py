@@ -131,7 +131,7 @@ def refuse_misfit(
         reset = f" ({found}.edit(builder, reset_state=[{store.name!r}]) resets it)" if "reset_state" in store.hint else ""
         raise TopologyError(
             f"{name} was deployed before, and its store {store.name!r} cannot be kept: {store.reason}",
-            hint=f"{store.hint}{reset}; or deploy under another name; session.cleanup({name!r}, dry_run=False) deletes its state",
+            hint=f"{store.hint}{reset}; or deploy under another name; session.cleanup({name!r}) deletes its state",
             store=store.name,
             application=name,
             plan=str(compared),
@@ -154,7 +154,7 @@ def _refuse_other_defaults(name: str, before: Topology, ran: StreamsConfig, topo
                     f"{name} was deployed before, and its store {store!r} cannot be kept: "
                     f"its {what} serde was {has_been}, would be {is_now}",
                     hint=f"set {setting}={has_been!r}, or give the store a serde of its own; or deploy under another name; "
-                    f"session.cleanup({name!r}, dry_run=False) deletes its state",
+                    f"session.cleanup({name!r}) deletes its state",
                     store=store,
                     application=name,
                 )

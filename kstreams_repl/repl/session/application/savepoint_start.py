@@ -46,7 +46,7 @@ class SavepointStart:
         if own.topics or own.group:
             raise DeployError(
                 f"{name} has state of its own: expected none for a start from savepoint {self.savepoint.name!r}",
-                hint=f"session.cleanup({name!r}, dry_run=False) deletes that state; or deploy under another name",
+                hint=f"session.cleanup({name!r}) deletes that state; or deploy under another name",
                 application=name,
             )
         self._resolved = _resolved(client.admin, topology, name, config)

@@ -1,4 +1,4 @@
-"""What the picture, `%topo` and `app.peek` say of nodes that wait: calls of asynchronous nodes, and synchronous nodes that hold up the
+"""What the picture, `%topo` and `app.tap` say of nodes that wait: calls of asynchronous nodes, and synchronous nodes that hold up the
 loop.
 """
 

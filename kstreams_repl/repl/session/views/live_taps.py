@@ -150,7 +150,7 @@ class LiveTap:
         topic = journal_topic_name(name)
         return TapUnavailableError(
             f"the values at {node} of {name} cannot be shown live: its instances run on other hosts, and {error.message}",
-            hint=f"grant READ and WRITE on topic {topic}; without them session.peek({node!r}) runs a sample, session.read(...) reads a "
+            hint=f"grant READ and WRITE on topic {topic}; without them session.values({node!r}) runs a sample, session.read(...) reads a "
             "sink's topic, and stores can be read as always",
             node=node,
             application=name,
@@ -158,7 +158,7 @@ class LiveTap:
         )
 
 
-def live_peek(application: TappedApplication, node: str, n: int, seconds: float) -> Records:
+def live_tap(application: TappedApplication, node: str, n: int, seconds: float) -> Records:
     """Return the next `n` values at a node of a running application, or those of `seconds`."""
     deadline = time.monotonic() + seconds
     found: list[ReadRecord] = []
@@ -168,7 +168,7 @@ def live_peek(application: TappedApplication, node: str, n: int, seconds: float)
             found += tap.new()
     passed = f"{tap.count:,} passed"
     if not tap.count:
-        passed = f"nothing passed within {seconds:g} s; session.peek(...) runs a sample of what is there, and says where values end"
+        passed = f"nothing passed within {seconds:g} s; session.values(...) runs a sample of what is there, and says where values end"
     calls = "".join(f"; {line}" for line in call_lines(application.reports).get(node, ()))
     return Records(found[:n], note=f"{node}: live from {application.name}, {passed}{calls}", title=node)
 

@@ -112,7 +112,7 @@ def _run(
 ) -> Sample:
     inputs, parts = _inputs(admin, topology, size, config)
     taken = Sample(JoinKeys(topology), {name: NodeSample(deque(maxlen=n)) for name in topology.nodes}, whole=not parts, parts=parts)
-    settings = {"application.id": "peek", **{name: value for name, value in (config or {}).items() if name != "application.id"}}
+    settings = {"application.id": "sample", **{name: value for name, value in (config or {}).items() if name != "application.id"}}
     driver = TopologyTestDriver(topology, settings, start_ms=inputs[0][1] if inputs else None, tap=_taps(topology, taken))
     try:
         for _, timestamp, topic, key, value, headers in inputs:

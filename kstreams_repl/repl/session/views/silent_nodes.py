@@ -1,6 +1,6 @@
 """Nodes that take records and forward none: find them, and explain them as far as a sample of the topics shows the cause.
 
-`silent_nodes` only needs counts: pictures use it, deployed or not. `where_values_end` explains a peek with few values: it walks
+`silent_nodes` only needs counts: pictures use it, deployed or not. `where_values_end` explains a sample with few values: it walks
 up from the requested node, through repartition topics and tables, and names the nodes at which records ended. It reports only
 what the sample shows, and says so if the sample has only part of a table.
 """

@@ -162,7 +162,7 @@ def test_what_does_not_read_as_counts_is_none() -> None:
 
 
 def test_a_driver_with_taps_counts_too() -> None:
-    """As a sample is run for `peek`."""
+    """As a sample is run for `Session.values`."""
     seen: list[str] = []
     with TopologyTestDriver(straight(), tap=lambda name: lambda *record: seen.append(name)) as driver:
         topic = driver.create_input_topic("in", "string", "string")

@@ -35,7 +35,7 @@ def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SmallSession:
 
 def test_a_cleanup_leaves_what_is_of_an_application_that_this_session_has_not_seen(session: SmallSession) -> None:
     """It took the changelogs of every application whose name begins with this one's: their state was gone."""
-    found = session.cleanup("orders", dry_run=False)
+    found = session.cleanup("orders")
     assert found.topics == ("orders-totals-changelog", "orders-journal")
     assert set(session.admin.topics()) == {*CHANGELOGS[1:], "orders-eu-journal", "in"}
     assert "orders-eu-totals-changelog, orders-jvm-totals-changelog may belong to another application and stay" in repr(found)
@@ -47,7 +47,7 @@ def test_a_cleanup_takes_what_is_its_own_for_sure(session: SmallSession) -> None
     app: Any = session.deploy(builder, "orders")
     app._finish_start()
     app.stop()
-    assert "orders-eu-totals-changelog" in session.cleanup("orders").topics
+    assert "orders-eu-totals-changelog" in session.cleanup("orders", dry_run=True).topics
 
 
 def test_a_cleanup_leaves_topics_of_the_users_that_are_called_like_internal_ones(session: SmallSession) -> None:
@@ -61,10 +61,10 @@ def test_a_cleanup_leaves_topics_of_the_users_that_are_called_like_internal_ones
     app: Any = session.deploy(builder, "orders")
     app._finish_start()
     app.stop()
-    found = session.cleanup("orders", dry_run=False)
+    found = session.cleanup("orders")
     assert found.topics == ("orders-totals-changelog", "orders-journal")
     for name in ("bills", "notes"):
-        session.cleanup(name, dry_run=False)
+        session.cleanup(name)
     assert set(users) <= set(cluster.topics())
     assert deployed_names(session) == ["orders-eu"]
 
@@ -101,7 +101,7 @@ def test_a_cleanup_leaves_topics_of_the_users_of_an_application_that_was_not_att
     app: Any = session.deploy(builder, "orders")
     app._finish_start()
     app.stop()
-    found = SmallSession(cluster, tmp_path).cleanup("orders", dry_run=False)
+    found = SmallSession(cluster, tmp_path).cleanup("orders")
     assert found.topics == ("orders-totals-changelog", "orders-journal")
 
 
@@ -112,18 +112,18 @@ def test_what_another_kernel_runs_is_not_cleaned_up(session: SmallSession, tmp_p
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as kernel:
         write_whole(control / LEASE, {"generation": 1, "signal": "running", "pid": kernel.pid})
         with pytest.raises(KStreamsError, match=f"orders is running, driven by process {kernel.pid}") as refused:
-            session.cleanup("orders", dry_run=False)
+            session.cleanup("orders")
         assert refused.value.hint
         os.utime(control / LEASE, (1.0, 1.0))
-        assert session.cleanup("orders"), "the number came round: that process is another one"
+        assert session.cleanup("orders", dry_run=True), "the number came round: that process is another one"
         kernel.communicate(b"\n")
     write_whole(control / LEASE, {"generation": 1, "signal": "running", "pid": kernel.pid})
-    assert session.cleanup("orders"), "it was killed"
+    assert session.cleanup("orders", dry_run=True), "it was killed"
     write_whole(control / LEASE, {"generation": 1, "signal": "running", "pid": os.getpid()})
     with pytest.raises(KStreamsError, match="is running"):
-        session.cleanup("orders", dry_run=False)
+        session.cleanup("orders")
     write_whole(control / LEASE, {"generation": 1, "signal": "stopped", "pid": os.getpid()})
-    assert session.cleanup("orders", dry_run=False).applied
+    assert session.cleanup("orders").applied
 
 
 def test_a_topic_that_nobody_uses_is_deleted(session: SmallSession, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +148,7 @@ def test_a_topic_that_nobody_uses_is_deleted(session: SmallSession, monkeypatch:
         if topic in cluster.topics():
             with pytest.raises(TopicInUseError, match="copy"):
                 session.delete_topic(topic)
-    session.cleanup("copy", dry_run=False)
+    session.cleanup("copy")
     session.delete_topic("in")
     assert "in" not in cluster.topics()
     with pytest.raises(UnknownTopicError, match="no topic 'in'"):

@@ -73,7 +73,7 @@ def test_a_topology_that_would_read_rows_wrongly_is_refused_with_the_ways_out(
     getattr(app, "pause" if state == "paused" else "stop")()
     with pytest.raises(TopologyError, match="app was deployed before, and its store 'totals' cannot be kept") as refused:
         session.deploy(summing("integer"), "app", config=CONFIG)
-    for way in ("reset_state=['totals']", "another name", "session.cleanup('app', dry_run=False)"):
+    for way in ("reset_state=['totals']", "another name", "session.cleanup('app')"):
         assert way in str(refused.value.hint)
     with pytest.raises(TopologyError, match="cannot be kept"):
         session.plan(summing("integer"), "app", config=CONFIG)
@@ -320,7 +320,7 @@ def test_what_goes_on_after_a_cleanup_ends_with_the_session(session: SmallSessio
     """The session did not know of it, and left it running."""
     app = run_once(session)
     app.stop()
-    session.cleanup("app", dry_run=False)
+    session.cleanup("app")
     app.resume()
     assert session.applications == {"app": app}
     session.close()

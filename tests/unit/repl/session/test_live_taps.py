@@ -20,7 +20,7 @@ from kstreams_repl.host.kafka.clients import ClientSettings
 from kstreams_repl.host.spark.instance_reports import ApplicationReport, InstanceReport
 from kstreams_repl.repl.session.views import live_taps
 from kstreams_repl.repl.session.views.journaled_run import JournaledRun
-from kstreams_repl.repl.session.views.live_taps import LiveTap, live_peek, live_tail
+from kstreams_repl.repl.session.views.live_taps import LiveTap, live_tail, live_tap
 from kstreams_repl.system.errors import AuthorizationError, TapUnavailableError
 from kstreams_repl.system.types import TaskId
 
@@ -55,10 +55,10 @@ def test_a_tap_without_the_right_to_write_to_the_journal_names_the_right_and_the
     monkeypatch.setattr(live_taps, "open_taps", lambda *where, remote: refused)
     with pytest.raises(TapUnavailableError, match="on other hosts, and no right") as raised, LiveTap(far, "kept"):
         pass
-    assert "session.peek('kept')" in str(raised.value) and "WRITE on topic counts-journal" in str(raised.value)
+    assert "session.values('kept')" in str(raised.value) and "WRITE on topic counts-journal" in str(raised.value)
     assert raised.value.fields["topic"] == "counts-journal" and refused.closed == 1
     with pytest.raises(TapUnavailableError):
-        live_peek(far, "kept", 1, 1.0)
+        live_tap(far, "kept", 1, 1.0)
     with pytest.raises(TapUnavailableError):
         next(live_tail(far, "kept", 1.0))
     assert refused.closed == 3
@@ -137,7 +137,7 @@ def test_a_peek_returns_the_first_of_many_that_pass_at_once(tmp_path: Path) -> N
     thread = threading.Thread(target=instance)
     thread.start()
     try:
-        assert [record.value for record in live_peek(app, "kept", 5, 10.0)] == [0, 1, 2, 3, 4]
+        assert [record.value for record in live_tap(app, "kept", 5, 10.0)] == [0, 1, 2, 3, 4]
     finally:
         ended.set()
         thread.join()

@@ -48,7 +48,7 @@ def test_a_running_application_is_not_reset(session: SmallSession, cluster: Smal
     deployed(session)
     before = dict(cluster.offsets)
     with pytest.raises(KStreamsError, match="to be stopped, paused or failed, but it is running"):
-        session.reset("app", dry_run=False)
+        session.reset("app")
     assert cluster.offsets == before
 
 
@@ -56,10 +56,10 @@ def test_a_reset_is_listed_first_and_then_the_application_counts_from_the_start(
     deployed(session).stop()
     (changelog,) = [name for name in cluster.topics() if name.endswith("-changelog")]
     before = dict(cluster.offsets)
-    found = session.reset("app")
+    found = session.reset("app", dry_run=True)
     assert found.topics == (changelog,) and found.offsets[IN] == (4, 0) and found.directory.exists()
     assert "nothing is changed yet" in repr(found) and cluster.offsets == before and changelog in cluster.topics()
-    done = session.reset("app", dry_run=False)
+    done = session.reset("app")
     assert done.applied and changelog not in cluster.topics() and cluster.offsets[IN].offset == 0 and not found.directory.exists()
     deployed(session).stop()
     counts = [struct.unpack(">q", value or b"")[0] for _, value, _ in cluster.values("out")]
@@ -81,7 +81,7 @@ def test_a_reset_is_listed_first_and_then_the_application_counts_from_the_start(
 )
 def test_offsets_are_set_within_the_log(session: SmallSession, options: dict[str, Any], offset: int) -> None:
     deployed(session).stop()
-    assert begins(session.reset("app", **options)) == offset
+    assert begins(session.reset("app", **options, dry_run=True)) == offset
 
 
 def test_what_cannot_be_reset_is_refused(session: SmallSession) -> None:
@@ -94,6 +94,6 @@ def test_what_cannot_be_reset_is_refused(session: SmallSession) -> None:
 
 def test_dropping_stop_offsets_alone_leaves_state_and_offsets(session: SmallSession) -> None:
     deployed(session).stop()
-    assert not session.reset("app", delete_stop_offsets=True), "no run is open, so nothing changes"
-    assert session.reset("app", delete_stop_offsets=True, to="earliest").topics
-    assert session.reset("app", delete_stop_offsets=True, state=True).topics
+    assert not session.reset("app", delete_stop_offsets=True, dry_run=True), "no run is open, so nothing changes"
+    assert session.reset("app", delete_stop_offsets=True, to="earliest", dry_run=True).topics
+    assert session.reset("app", delete_stop_offsets=True, state=True, dry_run=True).topics

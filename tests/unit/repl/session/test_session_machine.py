@@ -429,7 +429,7 @@ class SessionScripts(RuleBasedStateMachine):
     @rule()
     def undeploy(self) -> None:
         self.app.stop()
-        self.session.cleanup("app", dry_run=False)
+        self.session.cleanup("app")
         self.cluster.journal = None
         self.state, self.deployed, self.store_rows = "created", {}, {}
         self.taken = dict.fromkeys(SOURCES, 0)

@@ -1,4 +1,4 @@
-"""A peek that gives nothing says where the values ended, and why; a node that takes much and gives nothing is found."""
+"""A sample that gives nothing says where the values ended, and why; a node that takes much and gives nothing is found."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def join(how: Callable[[Any, Any], Any] | None = None) -> ks.StreamsBuilder:
 
 
 def said(session: Topics, builder: ks.StreamsBuilder, node: str) -> str:
-    found = session.peek(node, topology=builder)
+    found = session.values(node, topology=builder)
     assert isinstance(found, Records)
     assert repr(found).endswith(found.note), "in the text"
     for line in found.note.splitlines():
@@ -84,7 +84,7 @@ def test_a_join_whose_rows_come_later_tells_both_times(session: Topics) -> None:
     )
     assert said(session, join(), "rich") == expected
     assert said(session, join(), "write") == expected, "a node below it says where they ended, too"
-    assert expected in session.peek(join()).note
+    assert expected in session.values(join()).note
 
 
 def test_a_join_over_other_keys_shows_keys_of_both_sides(session: Topics) -> None:
@@ -93,8 +93,8 @@ def test_a_join_over_other_keys_shows_keys_of_both_sides(session: Topics) -> Non
     told = said(session, join(), "rich")
     expected = "join rich: 300 in, 0 out: 0 of 300 keys are in customers; it has no 'k0' or 'k1', but keys like 'c0'"
     assert told == expected
-    assert len(session.peek("rich", 0, topology=join())) == 0
-    assert expected in session.peek(join(), 0).note
+    assert len(session.values("rich", 0, topology=join())) == 0
+    assert expected in session.values(join(), 0).note
 
 
 CASES = {
@@ -121,7 +121,7 @@ def test_a_join_that_misses_by_key_names_the_likely_reason_with_two_examples(ses
     builder.stream("orders", **JSON).join(customers, lambda a, b: b, name="rich")
     expected = f"join rich: 300 in, 0 out: 0 of 300 keys are in customers; {reason}"
     assert said(session, builder, "rich") == expected
-    assert expected in session.peek(builder).note
+    assert expected in session.values(builder).note
 
 
 def test_a_number_as_key_and_its_text(session: Topics) -> None:
@@ -139,7 +139,7 @@ def test_a_join_that_misses_half_of_its_keys_says_so_with_its_values(session: To
     session.holds("orders", [(f"{'k' if index % 2 else 'K'}{index}", {}, 1000) for index in range(300)])
     session.holds("customers", [(f"k{index}", {}, 1) for index in range(300)])
     builder = join(lambda stream, table: (stream.left_join if left else stream.join)(table, lambda a, b: 1, name="rich"))
-    found = session.peek("rich", n=3, topology=builder)
+    found = session.values("rich", n=3, topology=builder)
     assert len(found) == 3
     said_of_it = "150 of 300 keys are in customers; upper and lower case differ: 'K0' is 'k0' there, 'K2' is 'k2' there"
     assert f"join rich: 300 in, {300 if left else 150} out: {said_of_it}" in found.note
@@ -153,13 +153,13 @@ def test_joins_of_streams_and_of_tables_and_by_foreign_key(session: Topics) -> N
     builder.stream("orders", **JSON).join(
         builder.stream("payments", **JSON), lambda a, b: 1, ks.JoinWindows.of_time_difference(10), name="pair", **SIDES
     )
-    told = session.peek(builder).note
+    told = session.values(builder).note
     assert "30 in, 0 out: 0 of 30 keys are in payments; upper and lower case differ: 'k0' is 'K0' there" in told
     builder = ks.StreamsBuilder()
     tables = [builder.table(topic, name=topic, **JSON) for topic in ("orders", "payments", "customers")]
     tables[0].join(tables[1], lambda a, b: 1, name="both")
     tables[0].join(tables[2], lambda a, b: 1, foreign_key=lambda value: value["customer"], name="of")
-    told = session.peek(builder).note
+    told = session.values(builder).note
     assert "0 of 30 keys are in payments; upper and lower case differ: 'k0' is 'K0' there" in told
     assert "0 of 30 keys are in customers; upper and lower case differ: 'C0' is 'c0' there" in told
 
@@ -172,7 +172,7 @@ def test_event_times_of_an_extractor_decide_which_record_comes_first(session: To
     event_time = {"timestamp_extractor": lambda record, partition_time: record.value["at"]}
     customers = builder.table("customers", **JSON, **event_time)
     builder.stream("orders", **JSON, **event_time).join(customers, lambda a, b: b, name="rich")
-    found = session.peek("rich", n=400, topology=builder)
+    found = session.values("rich", n=400, topology=builder)
     assert (len(found), found.note) == (300, "rich: 300 values from a sample of 600 records, all there are")
 
 
@@ -240,8 +240,8 @@ def test_a_stream_stream_join_one_side_of_which_always_comes_first_is_not_silent
         left.join(right, lambda a, b: 1, ks.JoinWindows.of_time_difference(window_ms), name="pair", **SIDES).to("out", **JSON)
         return builder
 
-    assert "out" not in session.peek(build(200_000)).note
-    told = session.peek(build(5)).note
+    assert "out" not in session.values(build(200_000)).note
+    told = session.values(build(5)).note
     assert "300 in, 0 out: no record of the other side has the same key within the window" in told
 
 
@@ -273,4 +273,4 @@ def test_a_deployed_application_marks_the_node_in_its_text_too(session: Topics) 
     text = app._repr_mimebundle_()["text/plain"].splitlines()
     assert "∅ nothing passes rich: 300 in, 0 out" in text
     assert app.picture().marks["node:rich"].state == "silent" and app.picture().marks["node:orders"].state == "paused"
-    assert app.peek("rich").note.endswith("customers has no records")
+    assert app.tap("rich").note.endswith("customers has no records")

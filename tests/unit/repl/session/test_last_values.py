@@ -1,4 +1,4 @@
-"""Peeking at nodes of applications that do not run, with their own settings."""
+"""The values at nodes of applications that do not run, with their own settings."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def test_a_sample_of_an_application_has_its_default_serdes(session: SmallSession
     app: Any = session.deploy(builder, "app", config={"default.value.serde": "json"})
     app._finish_start()
     app.stop()
-    for found in (session.peek("more"), session.peek("more", topology=app), app.peek("more")):
+    for found in (session.values("more"), session.values("more", topology=app), app.tap("more")):
         assert isinstance(found, ks.reports.Records) and [record.value for record in found] == [2]
-    assert session.peek(app).rows[-1][-1] == 2
-    given = session.peek("more", config={"default.value.serde": "string", "processing.exception.handler": "continue"})
+    assert session.values(app).rows[-1][-1] == 2
+    given = session.values("more", config={"default.value.serde": "string", "processing.exception.handler": "continue"})
     assert len(given) == 0, "what the call gives goes first"
 
 
@@ -44,9 +44,9 @@ def test_the_note_counts_in_words_and_names_the_line_that_failed_without_a_hint_
     builder = ks.StreamsBuilder()
     values = builder.stream("in", value_serde="json", name="all").map_values(lambda value: value["n"], name="n")
     values.map_values(lambda value: value / 0, name="broken")
-    at_node: Any = session.peek("n", topology=builder)
+    at_node: Any = session.values("n", topology=builder)
     assert at_node.note.startswith("n: 1 value from a sample of 1 record")
-    everywhere: Any = session.peek(builder)
+    everywhere: Any = session.values(builder)
     for note in (at_node.note, everywhere.note):
         assert "the sample ended with ZeroDivisionError" in note and "broken" in note and "Hint" not in note, note
 
@@ -60,9 +60,9 @@ def test_a_node_of_two_applications_asks_of_which(session: SmallSession) -> None
         app._finish_start()
         app.stop()
     with pytest.raises(TopologyError, match="several applications have a node 'KSTREAM-MAPVALUES-0000000001': one, two") as told:
-        session.peek("KSTREAM-MAPVALUES-0000000001")
+        session.values("KSTREAM-MAPVALUES-0000000001")
     assert "topology=session.applications['one']" in told.value.hint
-    assert session.peek("KSTREAM-MAPVALUES-0000000001", topology=session.applications["two"])[0].value == 2
+    assert session.values("KSTREAM-MAPVALUES-0000000001", topology=session.applications["two"])[0].value == 2
 
 
 @pytest.mark.parametrize("n", [-1, 2.5, "3"])
@@ -70,7 +70,7 @@ def test_what_is_no_number_of_records_is_told(session: SmallSession, n: Any) -> 
     """It was a TypeError or a ValueError of slices, queues and formats."""
     builder = ks.StreamsBuilder()
     builder.stream("in", name="source")
-    for look in (lambda: session.peek("source", n, topology=builder), lambda: session.read("in", n), lambda: session.record("in", n=n)):
+    for look in (lambda: session.values("source", n, topology=builder), lambda: session.read("in", n), lambda: session.record("in", n=n)):
         with pytest.raises(KStreamsError, match="n must be >= 0") as told:
             look()
         assert told.value.hint

@@ -1,4 +1,4 @@
-"""`peek`: the last values at a topic, a node, a stream or table, or one row for every node of a topology."""
+"""The last values at a topic, a node, a stream or table, or one row for every node of a topology."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kstreams_repl.repl.session.views.sample_run import sample, sample_note, sam
 from kstreams_repl.system.errors import CallError, TopologyError, UnknownTopicError, did_you_mean
 
 
-def peek(
+def last_values(
     client: ClusterClient,
     applications: Mapping[str, Application],
     target: Any,
@@ -30,7 +30,7 @@ def peek(
     topology: Any,
     config: Mapping[str, Any],
 ) -> Records | Table:
-    """Return the last values, as `Session.peek`."""
+    """Return what `Session.values` returns."""
     refuse_no_number(n)
     if isinstance(target, str):
         if topology is None and target in client.admin.topics():
@@ -43,7 +43,7 @@ def peek(
         return sampled_values(client, target, getattr(target, "name", ""), n, seconds, _settings(client, None, config))
     raise CallError(
         f"expected the name of a topic or node, a stream, table, builder, topology or application, got a {type(target).__name__}",
-        hint='session.peek("topic"), session.peek(stream)',
+        hint='session.values("topic"), session.values(stream)',
     )
 
 
@@ -60,14 +60,14 @@ def _owner_of(client: ClusterClient, applications: Mapping[str, Application], no
     if found:  # generated names occur in many topologies
         raise TopologyError(
             f"several applications have a node {node!r}: {', '.join(app.name for app in found)}",
-            hint=f"name one: session.peek({node!r}, topology=session.applications[{found[0].name!r}])",
+            hint=f"name one: session.values({node!r}, topology=session.applications[{found[0].name!r}])",
             node=node,
         )
     nodes = [name for app in applications.values() for name in app.topology.nodes]
     raise UnknownTopicError(
         f"there is no topic {node!r}, and no application has a node of that name",
         hint=did_you_mean(node, [*client.admin.topics(), *nodes])
-        or f"of a builder that is not deployed: session.peek({node!r}, topology=builder)",
+        or f"of a builder that is not deployed: session.values({node!r}, topology=builder)",
         topic=node,
     )
 
