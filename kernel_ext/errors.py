@@ -14,7 +14,7 @@ from typing import Any
 
 from kernel_ext.failures import failure_buttons
 from kernel_ext.workspace import Workspace
-from kstreams_repl.engine.runtime.nodes.user_error import is_users
+from kstreams_repl.engine.topology.user_lines import is_users
 from kstreams_repl.pictures.markup import clean_text, one_line
 from kstreams_repl.repl.session import Application
 from kstreams_repl.repl.session.source.error_source import cell_of_error, location_name, user_location, with_source

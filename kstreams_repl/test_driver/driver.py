@@ -306,7 +306,7 @@ class TopologyTestDriver(RetriesReader):
             1
         """
         total = sum(sum(task.dropped.values()) for task, _ in self._tasks.all)
-        return total + (sum(self._global.services.dropped.values()) if self._global is not None else 0)
+        return total + (sum(self._global.dropped.values()) if self._global is not None else 0)
 
     @property
     def node_counts(self) -> dict[str, NodeCount]:
@@ -322,7 +322,7 @@ class TopologyTestDriver(RetriesReader):
             >>> driver.node_counts["words"].taken
             1
         """
-        tasks = [*(task.counts for task, _ in self._tasks.all), *([] if self._global is None else [self._global.services.counts])]
+        tasks = [*(task.counts for task, _ in self._tasks.all), *([] if self._global is None else [self._global.counts])]
         return added(counts.read() for counts in tasks)
 
     def metrics(self) -> list[Metric]:
@@ -453,7 +453,7 @@ class TopologyTestDriver(RetriesReader):
     def _complete(self) -> None:
         self._capture()
         for task, _ in self._tasks.all:
-            for at in task.group.queues:
+            for at in task.queues:
                 task.set_lag(at, 0)
         while any([self._step(task, host) for task, host in self._tasks.all]):
             pass

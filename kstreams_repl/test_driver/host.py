@@ -17,6 +17,7 @@ from kstreams_repl.engine.metrics.registry import Registry
 from kstreams_repl.engine.metrics.sensors import Window, record
 from kstreams_repl.engine.metrics.snapshot import Metric
 from kstreams_repl.engine.processor.current_call import CallContext
+from kstreams_repl.engine.runtime.calls.call import CallRunner
 from kstreams_repl.engine.runtime.nodes.collector import Direct, Send, Site
 from kstreams_repl.engine.runtime.task import TOTALS, StreamTask
 from kstreams_repl.engine.topology.table_files import TableFiles
@@ -127,13 +128,15 @@ class DriverHost:
         self._task = task
         for _, sensor, _ in self._totals:
             self._registry.add(sensor, TASK, {**self._tags, TASK_ID: str(task.id)})
-        task.services.metrics, task.services.make_state_dir = self.custom, self.state_dir
-        if task.calls is not None:
-            from kstreams_repl.test_driver.virtual_calls import VirtualCallRunner  # brings asyncio
-
-            self.calls = VirtualCallRunner(self._wall_clock, self._call_latency)
-            task.calls.attach(self.calls)
+        task.attach(state_dir=self.state_dir, runner=self._call_runner, metrics=self.custom)
         return task
+
+    def _call_runner(self) -> CallRunner:
+        from kstreams_repl.test_driver.virtual_calls import VirtualCallRunner  # brings asyncio
+
+        runner = VirtualCallRunner(self._wall_clock, self._call_latency)
+        self.calls = runner
+        return runner
 
     def run_calls(self) -> bool:
         """Run the calls of asynchronous nodes that are due; return whether a result waits to be replayed."""

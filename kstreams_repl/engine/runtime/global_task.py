@@ -17,12 +17,12 @@ from kstreams_repl.engine.processor.record_context import NOWHERE
 from kstreams_repl.engine.runtime.compiler.compile import compile_nodes
 from kstreams_repl.engine.runtime.nodes.collector import Send, Site
 from kstreams_repl.engine.runtime.nodes.handlers import ErrorContext, Response, ask, resolve
-from kstreams_repl.engine.runtime.nodes.user_error import user_line
 from kstreams_repl.engine.runtime.task_context import TaskServices
 from kstreams_repl.engine.serdes.header_ids import as_received, framing
 from kstreams_repl.engine.stores.factory import open_store
 from kstreams_repl.engine.topology.nodes import SourceNode
 from kstreams_repl.engine.topology.subtopologies import Subtopology
+from kstreams_repl.engine.topology.user_lines import user_line
 from kstreams_repl.system.errors import (
     CallError,
     KStreamsError,
@@ -112,6 +112,7 @@ class GlobalTask:
         entries, _ = compile_nodes(nodes, self.services, None)
         self._entered = {node.name: 0 for node in nodes if isinstance(node, SourceNode)}
         self.services.counts.entered = {name: partial(self._entered.__getitem__, name) for name in self._entered}
+        self.counts, self.dropped = self.services.counts, self.services.dropped
         self._sources = {
             topic: (node, entries[node.name]) for node in nodes if isinstance(node, SourceNode) for topic in node.topics
         }

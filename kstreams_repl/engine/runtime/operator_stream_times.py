@@ -7,22 +7,14 @@ drops the same records, on any instance. Names are hashed, because a broker acce
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Callable, Mapping
 
-PREFIX = "repl.t."
-"""Prefix of these names in the processor metadata."""
-
-
-def hashed(name: str) -> str:
-    """Return eight characters that stand for a name of any length."""
-    return base64.urlsafe_b64encode(hashlib.blake2b(name.encode(), digest_size=6).digest()).decode("ascii")
+from kstreams_repl.engine.runtime.metadata_names import OPERATOR_TIME, hashed
 
 
 def metadata_name(name: str, ordinal: int = 0) -> str:
     """Return the name in the metadata; `ordinal` distinguishes operators of one store (the streams of a cogroup)."""
-    return PREFIX + hashed(f"{name}#{ordinal}")
+    return OPERATOR_TIME + hashed(f"{name}#{ordinal}")
 
 
 class Remembered:
@@ -40,7 +32,7 @@ class Remembered:
 
     def restore(self, metadata: dict[str, int]) -> None:
         """Restore the committed numbers and remove them from the metadata, including those of operators that no longer exist."""
-        for key in [key for key in metadata if key.startswith(PREFIX)]:
+        for key in [key for key in metadata if key.startswith(OPERATOR_TIME)]:
             number = metadata.pop(key)
             if key in self._numbers:
                 self._numbers[key][1](number)

@@ -1,44 +1,51 @@
 """One task: a sub-topology over one group of partitions. Sans-IO: records, a clock and stores come in; effects go out.
 
 Actors: the `PartitionGroup` (chooses the next record), the compiled nodes, the stores in their environment, the `RecordCollector`.
-The host calls, on one thread: `add_records`, `process`, `punctuate_*`, and as part of its commit protocol `prepare_commit` and
-`post_commit`. Invariants: records are processed in Kafka Streams' order; after an error nothing is processed or committed; `close` may
-be called in any state. Source: Kafka Streams' StreamTask, KIP-28.
+What a host calls, on one thread, is `StreamTask`; a contract and a test hold that it reaches nothing behind it. In: `attach`, `set_*`,
+`initialize`, `add_records`. At work: `process`, `replay`, `punctuate_*`, `close_windows`. Out: records through the collector,
+`prepare_commit` and `post_commit` as part of the commit protocol, `close`. To look at: `queues`, `record`, `counts`, `dropped`, `metrics`,
+`taps`. Invariants: records are processed in Kafka Streams' order; after an error nothing is processed or committed; `close` may be called
+in any state. Source: Kafka Streams' StreamTask, KIP-28.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from kstreams_repl.engine.config import SKIPPED_RECORDS, StreamsConfig
+from kstreams_repl.engine.metrics.custom import StreamsMetrics
 from kstreams_repl.engine.operators.aggregates.stream_aggregate import StreamCount
 from kstreams_repl.engine.operators.base import Operator, Process
 from kstreams_repl.engine.processor.record_context import NOWHERE
-from kstreams_repl.engine.runtime.calls.async_calls import WAITING, TaskCalls
+from kstreams_repl.engine.runtime.calls.async_calls import TaskCalls
+from kstreams_repl.engine.runtime.calls.call import CallRunner
+from kstreams_repl.engine.runtime.calls.task_threads import AHEAD, Submit
 from kstreams_repl.engine.runtime.compiler.compile import Tap, children_of, compile_nodes, may_touch_headers, node_of_line
 from kstreams_repl.engine.runtime.compiler.crash_trace import Trace, traced
 from kstreams_repl.engine.runtime.compiler.loop_codegen import Fused, fuse_source
 from kstreams_repl.engine.runtime.compiler.metering import Meter
+from kstreams_repl.engine.runtime.compiler.tap_points import TapPoint, sends_changes
+from kstreams_repl.engine.runtime.metadata_names import WAITING, WINDOWS_CLOSED
 from kstreams_repl.engine.runtime.nodes.collector import RecordCollector, senders_of
 from kstreams_repl.engine.runtime.nodes.handlers import resolve
 from kstreams_repl.engine.runtime.nodes.source import CompiledSource
 from kstreams_repl.engine.runtime.queues.columnar_queue import LOOP_THRESHOLD, FusedQueue
-from kstreams_repl.engine.runtime.queues.partition_group import FOREVER, PartitionGroup
+from kstreams_repl.engine.runtime.queues.partition_group import FOREVER as FOREVER
+from kstreams_repl.engine.runtime.queues.partition_group import PartitionGroup
 from kstreams_repl.engine.runtime.queues.record_queue import RecordQueue
 from kstreams_repl.engine.runtime.task_context import TaskServices
 from kstreams_repl.engine.runtime.task_errors import TaskErrors, of_the_user
+from kstreams_repl.engine.serdes.base import Serde
 from kstreams_repl.engine.stores.cache.record_cache import RecordCache
 from kstreams_repl.engine.stores.factory import open_store
 from kstreams_repl.engine.topology.nodes import ProcessorNode, SourceNode
 from kstreams_repl.engine.topology.subtopologies import Subtopology, with_default_stores
 from kstreams_repl.system.errors import KStreamsError, is_interrupt
 from kstreams_repl.system.types import RecordBatch, RecordPosition, TaskId, TopicPartition
-
-WINDOWS_CLOSED = "repl.closed"
-"""Processor metadata: the number of the bounded run at whose end the task has closed its windows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +83,19 @@ class TaskSpec:
         object.__setattr__(self, "subtopology", with_default_stores(self.subtopology, *settings))
 
 
+class NodeTaps(NamedTuple):
+    """Where the output of a node can be observed.
+
+    Attributes:
+        changes: its values are a table's ``(new, old, is_latest)``.
+        serdes: of the rows that pass it in serialized form.
+    """
+
+    points: Sequence[TapPoint]
+    changes: bool
+    serdes: tuple[Serde, Serde] | None
+
+
 class StreamTask:
     """A running task.
 
@@ -95,6 +115,10 @@ class StreamTask:
 
     Attributes:
         on_punctuation: called before a punctuation runs.
+        record: coordinates of the record that is being processed.
+        counts: records that entered and left each node.
+        calls: the calls of the asynchronous nodes; None: the task has no such node.
+        cache: the record cache of its stores.
     """
 
     def __init__(
@@ -132,6 +156,7 @@ class StreamTask:
             by_record=by_record
             or resolve(spec.config["production.exception.handler"], "production.exception.handler") is not None,
         )
+        self.record, self.wall_clock, self.meter = self.services.record, wall_clock, meter
         if meter is not None:
             meter.bind(self.services)
         self.cache = RecordCache(spec.config["statestore.cache.max.bytes"], exact=exact_cache)
@@ -149,6 +174,30 @@ class StreamTask:
         self.counts = self.services.counts
         for source in set(spec.partitions.values()):
             self.counts.entered[source] = partial(self.group.entered, [at for at, name in spec.partitions.items() if name == source])
+
+    def attach(
+        self,
+        *,
+        state_dir: Callable[[], Path],
+        runner: Callable[[], CallRunner] | None = None,
+        submit: Callable[[], Submit] | None = None,
+        metrics: StreamsMetrics | None = None,
+    ) -> None:
+        """Give the task what its nodes need from the host. Call it before `initialize`.
+
+        Args:
+            state_dir: creates the directory for processors' own files.
+            runner: returns the runner of asynchronous nodes; called if there are any.
+            submit: returns what starts a function on a thread; called if the task has threads.
+            metrics: the metrics of processors; None = the task's own.
+        """
+        self.services.make_state_dir = state_dir
+        if metrics is not None:
+            self.services.metrics = metrics
+        if self.calls is not None and runner is not None:
+            self.calls.attach(runner())
+        if self.services.threads is not None and submit is not None:
+            self.services.threads.submit = submit()
 
     def initialize(self) -> None:
         """Run the processors' `init` in topology order. Call it once, after the stores are restored and before the first record."""
@@ -176,16 +225,39 @@ class StreamTask:
         """Set how many records the broker has after those that were added (see `max.task.idle.ms`); None = unknown."""
         self.group.set_lag(partition, lag)
 
-    def set_partition_time(self, partition: TopicPartition, partition_time: int) -> None:
-        """Restore the partition time that was committed with the offset."""
+    def set_partition_time(self, partition: TopicPartition, partition_time: int, stream_time: int = -1) -> None:
+        """Restore the partition time, and the task's stream time, that were committed with the offset."""
         self.group.queues[partition].partition_time = partition_time
-        self.services.clock.now = max(self.services.clock.now, partition_time)
+        self.services.clock.now = max(self.services.clock.now, partition_time, stream_time)
 
     def set_metadata(self, metadata: Mapping[str, int]) -> None:
         """Restore committed processor metadata; call it before `initialize`. Of several partitions the largest number counts."""
         kept = self.services.metadata
         for name, number in metadata.items():
             kept[name] = max(number, kept.get(name, number))
+
+    @property
+    def closed_run(self) -> int | None:
+        """The bounded run at whose end the task closed its windows last."""
+        return self.services.metadata.get(WINDOWS_CLOSED)
+
+    @property
+    def queues(self) -> Mapping[TopicPartition, RecordQueue]:
+        """The queue of each input partition."""
+        return self.group.queues
+
+    @property
+    def head_time(self) -> int | None:
+        """Timestamp of the next record; None if there is none."""
+        return self.group.head_time
+
+    def has_before(self, before: int) -> bool:
+        """Return whether a record of an earlier event time waits."""
+        return self.group.has_before(before)
+
+    @property
+    def stream_time(self) -> int:
+        return self.services.clock.now
 
     @property
     def buffered(self) -> int:
@@ -237,8 +309,12 @@ class StreamTask:
 
     @property
     def calls(self) -> TaskCalls | None:
-        """The calls of the asynchronous nodes; None: the task has no such node."""
         return self.services.calls
+
+    @property
+    def least_slice(self) -> int:
+        """Records that `process` must take at least for all threads of the task to work."""
+        return 1 if self.services.threads is None else self.services.threads.threads * AHEAD
 
     def punctuate_stream_time(self) -> bool:
         """Run the stream-time punctuations that are due; return True if any ran."""
@@ -361,6 +437,18 @@ class StreamTask:
     @property
     def stores(self) -> dict[str, Any]:
         return self.services.stores
+
+    @property
+    def metrics(self) -> StreamsMetrics:
+        """The metrics of the task's processors."""
+        return self.services.metrics
+
+    def taps(self, node: str) -> NodeTaps | None:
+        """Return where the output of a node can be observed; None: the task has no such node."""
+        nodes = {each.name: each for each in self.spec.subtopology.nodes}
+        if node not in nodes:
+            return None
+        return NodeTaps(self.services.points.of(node), sends_changes(nodes[node]), self.services.row_serdes.get(node))
 
     @property
     def dropped(self) -> dict[str, int]:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kstreams_repl.engine.runtime.metadata_names import BEHIND
 from kstreams_repl.engine.runtime.nodes.collector import RowSink
 from kstreams_repl.system.types import TopicPartition
 
 _HEAD = "repl.table."
 """Prefix, before the node's name."""
-BEHIND = "repl.tables.behind"
 
 
 class TaskTables(dict[str, RowSink]):

@@ -21,8 +21,6 @@ from kstreams_repl.system.errors import IllegalStateTransitionError
 from kstreams_repl.system.types import TopicPartition
 
 Asked = Callable[[Exception], bool]
-WAITING = "repl.waiting"
-"""Processor metadata: how many records wait in the task's asynchronous nodes as of the commit; left out if none does."""
 RetryAction = Literal["retry", "drop"]
 """What can be ordered about records that wait off the main path."""
 

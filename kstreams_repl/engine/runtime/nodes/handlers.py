@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any
 
 from kstreams_repl.engine.kafka_streams_keys import handler_word
-from kstreams_repl.engine.runtime.nodes.user_error import user_line
+from kstreams_repl.engine.topology.user_lines import user_line
 from kstreams_repl.system.errors import ConfigError, SchemaRegistryError, StreamsProcessingError, is_interrupt
 from kstreams_repl.system.types import Headers
 

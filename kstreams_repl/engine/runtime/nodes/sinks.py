@@ -11,12 +11,12 @@ from kstreams_repl.engine.operators.base import NodeContext, Process
 from kstreams_repl.engine.operators.kernel import kernel
 from kstreams_repl.engine.runtime.nodes.collector import Direct, RowSink, Send, placing, senders_of
 from kstreams_repl.engine.runtime.nodes.handlers import ErrorContext, Response, ask, resolve
-from kstreams_repl.engine.runtime.nodes.user_error import line_of, user_line
 from kstreams_repl.engine.runtime.task_context import TaskServices
 from kstreams_repl.engine.serdes.base import Serde, to_send
 from kstreams_repl.engine.serdes.header_ids import on_the_wire, sends_ids
 from kstreams_repl.engine.topology.nodes import SinkNode
 from kstreams_repl.engine.topology.table_files import TableFiles
+from kstreams_repl.engine.topology.user_lines import line_of, user_line
 from kstreams_repl.system.errors import (
     KStreamsError,
     OutputRetryError,

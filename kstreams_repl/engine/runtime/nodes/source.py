@@ -10,11 +10,11 @@ from typing import Any
 from kstreams_repl.engine.operators.base import Process
 from kstreams_repl.engine.runtime.compiler.crash_trace import Trace
 from kstreams_repl.engine.runtime.nodes.handlers import ErrorContext, Handler, Response, ask
-from kstreams_repl.engine.runtime.nodes.user_error import user_line
 from kstreams_repl.engine.runtime.queues.record_queue import RecordQueue, RecordSkipped
 from kstreams_repl.engine.runtime.task_context import TaskServices
 from kstreams_repl.engine.serdes.header_ids import as_received, framing
 from kstreams_repl.engine.topology.nodes import SourceNode
+from kstreams_repl.engine.topology.user_lines import user_line
 from kstreams_repl.system.errors import (
     KStreamsError,
     SchemaRegistryError,

@@ -18,7 +18,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from kstreams_repl.engine.runtime.compiler.tap_points import sends_changes
 from kstreams_repl.host.instance.control.control_files import read_whole, write_whole
 from kstreams_repl.host.instance.control.json_safe import shown
 from kstreams_repl.host.instance.control.request_files import RequestFiles
@@ -218,11 +217,11 @@ class TapBoard:
     def _put_on(self, tap: _Tap, tasks: Iterable[Any]) -> None:
         node = tap.request.node
         for task in tasks:
-            nodes = {item.name: item for item in task.spec.subtopology.nodes}
-            if node not in nodes:
+            taps = task.taps(node)
+            if taps is None:
                 continue
-            observer = _TaskTap(tap, task.id, sends_changes(nodes[node]), task.services.row_serdes.get(node))
-            for point in task.services.points.of(node):
+            observer = _TaskTap(tap, task.id, taps.changes, taps.serdes)
+            for point in taps.points:
                 point.attach(observer)
                 tap.attached.append((point, observer))
 

@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 from kstreams_repl.engine.runtime.compiler.loop_codegen import node_in_loop
-from kstreams_repl.engine.runtime.nodes.user_error import UserLine, is_users
+from kstreams_repl.engine.topology.user_lines import UserLine, is_users
 
 DIED = "died while processing"
 _FRAME = re.compile(r'^\s+File "(.*)", line (\d+) in (.*)$')

@@ -248,7 +248,7 @@ class CrashWatchdog(CarefulPeriod):
             if not thread:
                 self._calls.pop(name, None)
                 continue
-            record = active.task.services.record
+            record = active.task.record
             call = (active.calls, record.topic, record.partition, record.offset, record.timestamp)
             known = self._calls.get(name)
             if known is None or known[0] != call:
@@ -257,7 +257,7 @@ class CrashWatchdog(CarefulPeriod):
                 self._end(active, thread)
 
     def _end(self, active: Any, thread: int) -> None:
-        frame, record = sys._current_frames().get(thread), active.task.services.record
+        frame, record = sys._current_frames().get(thread), active.task.record
         line = user_line_of(frame)
         cause = f"did not return within {self._seconds:g} s"
         file, number = ("", 0) if line is None else (line.file, line.line)

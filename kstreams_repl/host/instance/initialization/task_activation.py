@@ -91,13 +91,14 @@ def start_task(instance: Instance, restored: RestoringTask) -> ActiveTask:
         trace=marks if marks is not None and marks.traced else None,
     )
     plan = instance.plan
-    task.services.make_state_dir = partial(
-        files_directory, Path(plan.state_directory), plan.application_id, spec.task_id, instance.executor
+    task.attach(
+        state_dir=partial(files_directory, Path(plan.state_directory), plan.application_id, spec.task_id, instance.executor),
+        runner=instance.call_runner,
+        submit=lambda: instance.task_pool().submit,
     )
     for partition in spec.partitions:
         metadata: Any = starts[partition].metadata
-        task.set_partition_time(partition, metadata.partition_time)
-        task.services.clock.now = max(task.services.clock.now, metadata.stream_time)
+        task.set_partition_time(partition, metadata.partition_time, metadata.stream_time)
         task.set_metadata(
             {
                 name: number
@@ -106,10 +107,6 @@ def start_task(instance: Instance, restored: RestoringTask) -> ActiveTask:
             }
         )
     task.recover_tables()
-    if task.calls is not None:
-        task.calls.attach(instance.call_runner())
-    if task.services.threads is not None:
-        task.services.threads.submit = instance.task_pool().submit
     logs = changelogs_of(spec)
     floors = floors_of(logs, [start.metadata for start in starts.values()], instance.take_over.topic_ids)
     task.counts.begin(counts_before(restored))

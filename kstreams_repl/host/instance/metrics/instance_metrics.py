@@ -134,7 +134,7 @@ class InstanceMetrics:
                 view = self._task(str(task.id))
                 view.attach(task)
                 folded = view.fold(now, lags.get(task.id), stores=stores)
-                custom = task.task.services.metrics
+                custom = task.task.metrics
                 custom.read_all = self.snapshot
                 custom.fold(self._registry, self._tags, now)
                 record(self._processed, folded.processed, now)

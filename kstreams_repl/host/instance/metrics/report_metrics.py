@@ -68,7 +68,7 @@ class ReportMetrics:
                     "lags": {str(partition): partition_lags[partition] for partition in task.committed},
                     "buffered": task.task.buffered,
                     "slow_ms": self._slow.of(str(task.id), task.counters.process),
-                    "stream_time": task.task.services.clock.now,
+                    "stream_time": task.task.stream_time,
                     "dropped": dict(task.task.dropped),
                     "committed": {str(partition): offset for partition, offset in task.committed.items()},
                 }
@@ -86,7 +86,7 @@ def _node_counts(instance: Instance) -> NodeCounts:
 
 
 def _global_counts(instance: Instance) -> NodeCounts:
-    return {} if instance.globals is None else instance.globals.task.services.counts.read()
+    return {} if instance.globals is None else instance.globals.task.counts.read()
 
 
 def _counts_of(instance: Instance, counted: NodeCounts) -> dict[str, int]:

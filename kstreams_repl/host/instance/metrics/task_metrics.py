@@ -122,7 +122,7 @@ class TaskMetrics:
 
     def _watch_nodes(self, task: ActiveTask) -> None:
         counters, spec = task.counters, task.task.spec
-        meter = task.task.services.meter
+        meter = task.task.meter
         detailed = meter if isinstance(meter, TaskMeter) else None
         for name, ages in counters.source_ages.items():
             self._feed(ages, [self._add(self._sensor().avg_min_max("record-e2e-latency"), NODE, **{NODE_ID: name})])

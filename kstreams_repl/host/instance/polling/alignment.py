@@ -230,7 +230,7 @@ class Alignment:
     def _limit(self, group: _Group, task: ActiveTask) -> int:
         """Return the event time that the task must not process now."""
         limit = self._limit_now(group, task)
-        head = task.task.group.head_time
+        head = task.task.head_time
         if head is None or head < limit:
             return limit
         group.held = True
@@ -249,7 +249,7 @@ class Alignment:
     def _update(self, group: _Group, task: ActiveTask, processed: bool) -> None:
         """Take the task's low after it received or processed records."""
         low, fetching = NOTHING, []
-        for partition, queue in task.task.group.queues.items():
+        for partition, queue in task.task.queues.items():
             if queue.has_head and not queue.corrupted:
                 group.ignored.discard(partition)
                 low = min(low, queue.head_ts)

@@ -103,14 +103,14 @@ class InputPositions:
 
     def _reached_by(self, task: ActiveTask, partition: TopicPartition) -> int | None:
         """Return the offset up to which all records are in the task's queue; None while some are in an inbox."""
-        following = task.task.group.queues[partition].next_offset
+        following = task.task.queues[partition].next_offset
         if partition in self.routed and (following is None or following < self.routed[partition]):
             return None
         return max(task.starts[partition] if following is None else following, self.ends.get(partition, -1))
 
     def has_reached(self, task: ActiveTask, ends: Mapping[TopicPartition, int]) -> bool:
         """Return whether each partition of a task has a record in its queue, or all up to the given offset were there."""
-        for partition, queue in task.task.group.queues.items():
+        for partition, queue in task.task.queues.items():
             if not queue.size and ((reached := self._reached_by(task, partition)) is None or reached < ends.get(partition, 0)):
                 return False
         return True
@@ -119,12 +119,12 @@ class InputPositions:
         """Ask the broker for the ends of the tasks' partitions, records of open transactions included: those of a transaction that is
         committed are there before its markers are. The function returned gives the answer, as `Admin.ask_end_offsets`.
         """
-        partitions = [partition for task in tasks for partition in task.task.group.queues]
+        partitions = [partition for task in tasks for partition in task.task.queues]
         return self._clients.admin.ask_end_offsets(partitions, isolation="read_uncommitted")
 
     def update_missing_lags(self, task: ActiveTask) -> None:
         """Refresh the lag of each empty queue before the task continues without it."""
-        for partition, queue in task.task.group.queues.items():
+        for partition, queue in task.task.queues.items():
             if not queue.has_head:
                 self.update_lag(task, partition)
 
@@ -139,7 +139,7 @@ class InputPositions:
         if self._stable.get(partition) == (reached, end):
             return True
         now = time.monotonic()
-        queue = self.by_partition[partition].task.group.queues[partition]
+        queue = self.by_partition[partition].task.queues[partition]
         if queue.has_head or now < self._ask_at.get(partition, 0.0):
             return False
         try:

@@ -294,7 +294,7 @@ class PollLoop:
         self._pause([
             partition
             for task in (self._joins if self._alignment is None else self.instance.tasks)
-            for partition, queue in task.task.group.queues.items()
+            for partition, queue in task.task.queues.items()
             if queue.has_head and queue.buffered_bytes >= self._share and partition not in self._paused
         ])
 
@@ -319,7 +319,7 @@ class PollLoop:
             if (
                 self._stuck
                 and len(batch)
-                and task.task.group.queues[partition].size > self._soft * _IMBALANCE
+                and task.task.queues[partition].size > self._soft * _IMBALANCE
                 and partition not in self._paused
             ):
                 self._pause([partition])
@@ -363,7 +363,7 @@ class PollLoop:
 
     def _resume_drained(self) -> None:
         low, light = self._soft * _IMBALANCE // 2, self._share // 2
-        queues = {partition: self._by_partition[partition].task.group.queues[partition] for partition in self._paused}
+        queues = {partition: self._by_partition[partition].task.queues[partition] for partition in self._paused}
         self._resume([partition for partition, queue in queues.items() if queue.size <= low and queue.buffered_bytes <= light])
 
     def _resume(self, partitions: Collection[TopicPartition]) -> None:

@@ -194,7 +194,7 @@ class ThreadedPollLoop(PollLoop):
         for managed in self.manager.tasks.values():
             buffered, weight = managed.buffered, managed.buffered_bytes
             still = self._stands_still(managed, now)
-            starts, queues = managed.task.starts.keys(), managed.task.task.group.queues
+            starts, queues = managed.task.starts.keys(), managed.task.task.queues
             held = self._resume_emptied(managed) if starts & self._paused else set()
             if held == starts:
                 continue
@@ -216,7 +216,7 @@ class ThreadedPollLoop(PollLoop):
         """Return the partitions to pause of a task without progress: its buffered ones if it waits for another partition; all of
         its partitions if another task has no records.
         """
-        queues = managed.task.task.group.queues
+        queues = managed.task.task.queues
         filled = {partition for partition, queue in queues.items() if queue.has_head}
         if filled and len(filled) < len(queues) and managed.holder is None and not managed.inbox:
             return filled
@@ -231,7 +231,7 @@ class ThreadedPollLoop(PollLoop):
         held = self._paused & managed.task.starts.keys()
         if managed.inbox:  # its holder is inside a record; the inbox holds records that the queues do not count
             return held
-        queues = managed.task.task.group.queues
+        queues = managed.task.task.queues
         emptied = {partition for partition in held if self._fill(queues[partition].size, queues[partition].buffered_bytes) <= 0.25}
         self._resume(emptied)
         return held - emptied

@@ -182,7 +182,7 @@ class TaskManager:
             seconds = _RETRY_SECONDS
         due = stream.next_wall_clock_punctuation
         if due is not None:
-            seconds = min(seconds, max(0.0, (due - stream.services.wall_clock()) / 1000))
+            seconds = min(seconds, max(0.0, (due - stream.wall_clock()) / 1000))
         with self._lock:
             if not managed.inbox:
                 managed.rests_until = self._clock() + seconds

@@ -8,9 +8,7 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from kstreams_repl.engine.commit.offset_metadata import decode
-from kstreams_repl.engine.runtime.calls.async_calls import WAITING
-from kstreams_repl.engine.runtime.task import WINDOWS_CLOSED
-from kstreams_repl.engine.runtime.task_tables import BEHIND
+from kstreams_repl.engine.runtime.metadata_names import BEHIND, WAITING, WINDOWS_CLOSED
 from kstreams_repl.host.instance.application_plan import ApplicationPlan
 from kstreams_repl.host.kafka.admin import Admin
 from kstreams_repl.host.kafka.group_admin import CommittedOffset

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kstreams_repl.engine.commit.offset_metadata import OffsetMetadata
-from kstreams_repl.engine.runtime.operator_stream_times import hashed
+from kstreams_repl.engine.runtime.metadata_names import hashed
 from kstreams_repl.engine.stores.engine.base import Environment
 from kstreams_repl.engine.stores.layers.segments import segment_interval_ms
 from kstreams_repl.host.instance.state.changelogs import Changelog

@@ -11,10 +11,8 @@ from threading import get_ident
 from kstreams_repl.engine.commit.committed_counts import written_counts
 from kstreams_repl.engine.commit.offset_metadata import COMMIT_ID, STREAM_TIME, encode
 from kstreams_repl.engine.commit.protocol import OffsetAndMetadata
-from kstreams_repl.engine.runtime.calls.task_threads import AHEAD
-from kstreams_repl.engine.runtime.operator_stream_times import PREFIX
-from kstreams_repl.engine.runtime.queues.partition_group import FOREVER
-from kstreams_repl.engine.runtime.task import WINDOWS_CLOSED, CommitPlan, StreamTask
+from kstreams_repl.engine.runtime.metadata_names import OPERATOR_TIME
+from kstreams_repl.engine.runtime.task import FOREVER, CommitPlan, StreamTask
 from kstreams_repl.engine.stores.engine.base import Environment
 from kstreams_repl.host.instance.epochs.lifecycle import TaskLifecycle, TaskState
 from kstreams_repl.host.instance.failures.crash_watchdog import TaskCrashMarks
@@ -89,7 +87,7 @@ class ActiveTask:
         self.commit_id = environment.commit_id
         self.touched = False
         self._slice = _FIRST_SLICE
-        self._least = 1 if task.services.threads is None else task.services.threads.threads * AHEAD
+        self._least = task.least_slice
         """Records of a slice, however slow they are: enough for all threads of the task."""
         self._limit: Callable[[], int] | None = None
         self._moved: Callable[[bool], None] = _ignore
@@ -174,7 +172,7 @@ class ActiveTask:
         transaction does not exceed its timeout, however long a record takes. Return how many were processed.
         """
         before = FOREVER if self._limit is None else self._limit()
-        if before != FOREVER and self.task.calls is None and not self.task.group.has_before(before):
+        if before != FOREVER and self.task.calls is None and not self.task.has_before(before):
             return 0
         began = time.monotonic()
         self._enter(False)
@@ -218,7 +216,7 @@ class ActiveTask:
     @property
     def closed_run(self) -> int | None:
         """The bounded run at whose end the task closed its windows last."""
-        return self.task.services.metadata.get(WINDOWS_CLOSED)
+        return self.task.closed_run
 
     def close_windows(self, run: int) -> None:
         """Close the windows at the end of a bounded run; the next commit has the results."""
@@ -327,7 +325,7 @@ class ActiveTask:
 
     def _passed_beyond(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return the positions of empty queues that are beyond the offsets of their records."""
-        queues = self.task.group.queues
+        queues = self.task.queues
         return {
             partition: offset
             for partition, offset in self.passed.items()
@@ -351,7 +349,7 @@ class ActiveTask:
                 "sub-topology of their own with repartition()",
                 len(entries), _MOST_METADATA, extra={"task": str(self.id)},
             )  # fmt: skip
-        fewer = {name: number for name, number in entries.items() if not name.startswith(PREFIX)}
+        fewer = {name: number for name, number in entries.items() if not name.startswith(OPERATOR_TIME)}
         self._commits_floors = len(encode(0, fewer)) <= _MOST_METADATA
         return fewer if self._commits_floors else {name: number for name, number in fewer.items() if not name.startswith(FLOOR)}
 

@@ -38,7 +38,7 @@ class TaskCounters:
         parents = {parent for node in nodes if not isinstance(node, SourceNode) for parent in node.parents}
         self.terminals = tuple(node.name for node in nodes if node.name not in parents)
         self.cached = spec.config["statestore.cache.max.bytes"] > 0 and any(s.caching for s in spec.subtopology.stores)
-        self._record = task.services.record
+        self._record = task.record
         self._sources = {(partition.topic, partition.partition): self.source_ages[name] for partition, name in spec.partitions.items()}
         self._oldest: int | None = None
         self._newest = 0

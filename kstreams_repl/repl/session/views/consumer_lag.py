@@ -3,7 +3,7 @@
 Committed offsets are read *before* the ends of the topics, so the end of a repartition topic includes what a commit wrote to it:
 a lag of 0 means that no unprocessed record is left. Offsets that hold no record (transaction markers, aborted records) are
 recognised by reading them (`host.kafka.record_counter`). Records that asynchronous nodes hold are behind the committed offsets, so
-their number is part of the commit (`engine.runtime.calls.async_calls.WAITING`); it is read with the offsets.
+their number is part of the commit (`engine.runtime.metadata_names.WAITING`); it is read with the offsets.
 """
 
 from __future__ import annotations

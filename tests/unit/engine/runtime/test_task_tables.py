@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kstreams_repl.engine.runtime.task_tables import BEHIND, TaskTables
+from kstreams_repl.engine.runtime.metadata_names import BEHIND
+from kstreams_repl.engine.runtime.task_tables import TaskTables
 from tests.unit.table_files.rig import Sink, numbers, table
 
 

@@ -290,8 +290,8 @@ def test_behind_an_intermediate_topic_a_group_waits_until_the_records_have_arriv
 
     def task_of(part: int, head: int) -> Any:
         queue = SimpleNamespace(has_head=True, corrupted=False, head_ts=head)
-        group = SimpleNamespace(queues={TopicPartition("t", part): queue}, head_time=head)
-        task = SimpleNamespace(id=TaskId(part, 0), task=SimpleNamespace(group=group))
+        held = SimpleNamespace(queues={TopicPartition("t", part): queue}, head_time=head)
+        task = SimpleNamespace(id=TaskId(part, 0), task=held)
         task.aligned_by = lambda limit, update: setattr(task, "limit", limit)
         return task
 

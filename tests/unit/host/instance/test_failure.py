@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import linecache
 
-from kstreams_repl.engine.runtime.nodes.user_error import UserLine
+from kstreams_repl.engine.topology.user_lines import UserLine
 from kstreams_repl.host.instance.failures.failure_report import failure_of
 from kstreams_repl.host.spark.failures.failure_translation import error_from
 from kstreams_repl.repl.session.source.error_source import user_location, with_source

@@ -6,7 +6,7 @@ import pytest
 
 from kstreams_repl import StreamsBuilder, TimeWindows, serdes
 from kstreams_repl.engine.commit.offset_metadata import decode
-from kstreams_repl.engine.runtime.operator_stream_times import PREFIX
+from kstreams_repl.engine.runtime.metadata_names import OPERATOR_TIME
 from kstreams_repl.host.instance.tasks.active_task import ActiveTask
 from kstreams_repl.system.types import RecordBatch, TopicPartition
 from tests.unit.engine.runtime.rig import Rig
@@ -29,7 +29,7 @@ def metadata_of(operators: int) -> str:
 def test_each_operators_time_is_committed_with_the_offsets() -> None:
     found = decode(metadata_of(100))
     assert found.commit_id == 1 and found.stream_time == 1_700_000_000_000
-    assert [number for name, number in found.entries.items() if name.startswith(PREFIX)] == [1_700_000_000_000] * 100
+    assert [number for name, number in found.entries.items() if name.startswith(OPERATOR_TIME)] == [1_700_000_000_000] * 100
 
 
 def test_times_that_a_broker_would_not_take_are_left_out_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
@@ -37,5 +37,5 @@ def test_times_that_a_broker_would_not_take_are_left_out_with_a_warning(caplog: 
     assert len(text) <= 4_096
     found = decode(text)
     assert found.commit_id == 1 and found.stream_time == 1_700_000_000_000
-    assert not [name for name in found.entries if name.startswith(PREFIX)]
+    assert not [name for name in found.entries if name.startswith(OPERATOR_TIME)]
     assert "operators are not committed" in caplog.text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kstreams_repl import serdes
-from kstreams_repl.engine.runtime.nodes.user_error import UserLine, user_line
+from kstreams_repl.engine.topology.user_lines import UserLine, user_line
 
 
 def test_the_innermost_line_outside_the_package_is_the_users() -> None:

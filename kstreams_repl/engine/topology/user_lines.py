@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from kstreams_repl.engine.topology.nodes import Origin
 
-_PACKAGE = str(Path(__file__).resolve().parents[3]) + os.sep
+_PACKAGE = str(Path(__file__).resolve().parents[2]) + os.sep
 _STORES = _PACKAGE + "engine" + os.sep + "stores" + os.sep
 _NOT_USERS = (_PACKAGE, sysconfig.get_path("stdlib") + os.sep, "<frozen")
 
