@@ -134,41 +134,43 @@ class StreamsBuilder(Handle):
             >>> builder = ks.StreamsBuilder()
             >>> prices = builder.table("prices", store="prices", key_serde="string", value_serde="double")
         """
-        validate_name(topic, "topic")
         options = materialized(store, store_options) or Materialized()
+        node = self._table_source(topic, options, key_serde, value_serde, timestamp_extractor, offset_reset, name)
+        node.output_versioned = options.versioned
+        key, value, state = node.store.key_serde, node.store.value_serde, SourceState(node.operator, node.store.name)
+        return KTable(self._log, node.name, key, value, frozenset((node.source_name,)), node, state, options.name)
+
+    def _table_source(
+        self,
+        topic: str,
+        options: Materialized,
+        key_serde: Any,
+        value_serde: Any,
+        timestamp_extractor: TimestampExtractor | None,
+        offset_reset: str | None,
+        name: str | None,
+        *,
+        is_global: bool = False,
+    ) -> TableSourceGraphNode:
+        """Add a node that reads a topic into a table; a global table always has its store."""
+        validate_name(topic, "topic")
         graph = self._graph
         store_name = options.name if options.name is not None else graph.new_store_name(f"{topic}-")
-        consumed = self._consumed(
-            (topic,),
-            first_known(key_serde, options.key_serde),
-            first_known(value_serde, options.value_serde),
-            timestamp_extractor,
-            offset_reset,
-        )
+        key, value = first_known(key_serde, options.key_serde), first_known(value_serde, options.value_serde)
+        consumed = self._consumed((topic,), key, value, timestamp_extractor, offset_reset)
         source_name = graph.suffix_or_generate(name, "-source", "KSTREAM-SOURCE-")
-        node_name = graph.name_or_generate(name, "KTABLE-SOURCE-")
-        operator = TableSource(options.name, versioned=options.versioned)
         node = TableSourceGraphNode(
-            node_name,
+            graph.name_or_generate(name, "KTABLE-SOURCE-"),
             graph.here(),
             source_name=source_name,
             topic=topic,
             consumed=consumed,
-            operator=operator,
+            operator=TableSource(store_name if is_global else options.name, versioned=options.versioned),
             store=table_store(options, store_name, consumed.key_serde, consumed.value_serde),
+            is_global=is_global,
         )
-        node.output_versioned = options.versioned
         graph.add(graph.root, node)
-        return KTable(
-            self._log,
-            node_name,
-            consumed.key_serde,
-            consumed.value_serde,
-            frozenset((source_name,)),
-            node,
-            SourceState(operator, store_name),
-            options.name,
-        )
+        return node
 
     @logged
     def global_table(
@@ -200,37 +202,14 @@ class StreamsBuilder(Handle):
             >>> builder = ks.StreamsBuilder()
             >>> airlines = builder.global_table("airlines", key_serde="string", value_serde="json")
         """
-        validate_name(topic, "topic")
         options = replace(materialized(store, {"caching": caching, "persistent": persistent}) or Materialized(), logging=False)
         if options.versioned:
             raise TopologyError(
                 f"expected a store without history for the global table of {topic!r}", hint="leave history= out", topic=topic
             )
-        graph = self._graph
-        store_name = options.name if options.name is not None else graph.new_store_name(f"{topic}-")
-        consumed = self._consumed(
-            (topic,),
-            first_known(key_serde, options.key_serde),
-            first_known(value_serde, options.value_serde),
-            timestamp_extractor,
-            None,
-        )
-        source_name = graph.suffix_or_generate(name, "-source", "KSTREAM-SOURCE-")
-        node_name = graph.name_or_generate(name, "KTABLE-SOURCE-")
-        node = TableSourceGraphNode(
-            node_name,
-            graph.here(),
-            source_name=source_name,
-            topic=topic,
-            consumed=consumed,
-            operator=TableSource(store_name),
-            store=table_store(options, store_name, consumed.key_serde, consumed.value_serde),
-            is_global=True,
-        )
-        graph.add(graph.root, node)
-        return GlobalKTable(
-            self._log, node_name, consumed.key_serde, consumed.value_serde, store_name, queryable=options.name is not None
-        )
+        node = self._table_source(topic, options, key_serde, value_serde, timestamp_extractor, None, name, is_global=True)
+        built = node.store
+        return GlobalKTable(self._log, node.name, built.key_serde, built.value_serde, built.name, queryable=options.name is not None)
 
     @logged
     def add_state_store(self, builder: StoreBuilder) -> StreamsBuilder:

@@ -275,11 +275,6 @@ class KTable(TableOperators, Handle):
         graph = self._graph
         operator = TableRepartitionMap(selector, key_serde=serde_or_none(key_serde))
         node = OperatorGraphNode(graph.name_or_generate(name, "KTABLE-SELECT-"), graph.here(), operator)
-
-        def use_versions() -> None:
-            operator.versioned = True
-
-        node.on_versioned = use_versions
         graph.add(self._node, node, reads_versions=True)
         self._state.enable_sending_old_values(force=True)
         return KGroupedTable(

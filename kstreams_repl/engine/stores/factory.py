@@ -7,6 +7,8 @@ back, or in the record cache; a write is logged at the point where it reaches th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from kstreams_repl.engine.serdes import Serde, bytes_, resolve
@@ -78,8 +80,9 @@ def open_store(
         suppress_changelog: send one changelog record per key and flush instead of one per update.
         write_at_once: serialize each value when it is put, so that a value that cannot be serialized fails in the put that wrote it.
     """
-    opening = _Opening(builder, environment, record_context, send, send_many, partition, cache, defaults, on_dropped, suppress_changelog)
-    opening.write_at_once = write_at_once
+    opening = _Opening(
+        builder, environment, record_context, send, send_many, partition, cache, defaults, on_dropped, suppress_changelog, write_at_once
+    )
     try:
         make = _MAKERS[builder.kind]
     except KeyError:
@@ -87,38 +90,32 @@ def open_store(
     return make(opening)
 
 
+@dataclass
 class _Opening:
-    """The arguments and helpers that the functions below share while they open one store."""
+    """The arguments of `open_store` and what follows from them, for the functions below."""
 
-    def __init__(
-        self,
-        builder: StoreBuilder,
-        environment: Environment,
-        record_context: Any,
-        send: Send | None,
-        send_many: Callable[..., None] | None,
-        partition: int | None,
-        cache: RecordCache | None,
-        defaults: tuple[Any, Any] | Mapping[str, Any] | None,
-        on_dropped: Callable[[str], None] | None,
-        suppress_changelog: bool,
-    ) -> None:
+    builder: StoreBuilder
+    environment: Environment
+    record_context: Any
+    send: Send | None
+    send_many: Callable[..., None] | None
+    partition: int | None
+    cache: RecordCache | None
+    defaults: tuple[Any, Any] | Mapping[str, Any] | None
+    on_dropped: Callable[[str], None] | None
+    write_back: bool
+    write_at_once: bool
+
+    def __post_init__(self) -> None:
+        builder, cache, defaults, on_dropped = self.builder, self.cache, self.defaults, self.on_dropped
         key_default, value_default = (defaults["key"], defaults["value"]) if isinstance(defaults, Mapping) else (defaults or (None, None))
-        self.builder = builder
         self.name = builder.name
-        self.environment = environment
-        self.record_context = record_context
-        self.send = send if builder.logging else None
-        self.send_many = send_many if builder.logging else None
-        self.partition = partition
+        if not builder.logging:
+            self.send = self.send_many = None
         self.cache = cache if builder.caching and cache is not None and cache.max_bytes > 0 else None
-        self.key_default = key_default
-        self.value_default = value_default
         self.key_serde: Serde = resolve(builder.key_serde, key_default)
         self.value_serde: Serde = resolve(builder.value_serde, value_default)
-        self.write_back = suppress_changelog
-        self.write_at_once = False
-        self.changelog = self.log(suppressed=suppress_changelog)
+        self.changelog = self.log(suppressed=self.write_back)
         self.persistent = builder.persistent
         self.retention_ms = builder.retention_ms if builder.retention_ms is not None else _DAY_MS
         self.on_expired: Callable[[], None] = (lambda: None) if on_dropped is None else (lambda: on_dropped(EXPIRED))
@@ -175,14 +172,6 @@ class _Opening:
         return objects
 
 
-def _key_value(opening: _Opening) -> StateStore:
-    return _open_key_value(opening, KeyValue, timestamped=False)
-
-
-def _timestamped_key_value(opening: _Opening) -> StateStore:
-    return _open_key_value(opening, TimestampedKeyValue, timestamped=True)
-
-
 def _subscription(opening: _Opening) -> StateStore:
     """Open the subscription store of a foreign-key join: a timestamped store whose keys are already bytes."""
     opening.key_serde = bytes_
@@ -217,14 +206,6 @@ def _lru(opening: _Opening) -> StateStore:
         persistent=opening.persistent,
         record_context=opening.record_context,
     )
-
-
-def _window(opening: _Opening) -> StateStore:
-    return _open_window(opening, timestamped=False)
-
-
-def _timestamped_window(opening: _Opening) -> StateStore:
-    return _open_window(opening, timestamped=True)
 
 
 def _open_window(opening: _Opening, *, timestamped: bool) -> StateStore:
@@ -348,12 +329,12 @@ def _snapshot_type(record_context: Any) -> Any:
 
 
 _MAKERS: dict[StoreKind, Callable[[_Opening], StateStore]] = {
-    StoreKind.KEY_VALUE: _key_value,
-    StoreKind.TIMESTAMPED_KEY_VALUE: _timestamped_key_value,
+    StoreKind.KEY_VALUE: partial(_open_key_value, kind=KeyValue, timestamped=False),
+    StoreKind.TIMESTAMPED_KEY_VALUE: partial(_open_key_value, kind=TimestampedKeyValue, timestamped=True),
     StoreKind.LRU: _lru,
     StoreKind.VERSIONED: _versioned,
-    StoreKind.WINDOW: _window,
-    StoreKind.TIMESTAMPED_WINDOW: _timestamped_window,
+    StoreKind.WINDOW: partial(_open_window, timestamped=False),
+    StoreKind.TIMESTAMPED_WINDOW: partial(_open_window, timestamped=True),
     StoreKind.SESSION: _session,
     StoreKind.TIME_ORDERED_WINDOW: _time_ordered_window,
     StoreKind.OUTER_JOIN: _outer_join,

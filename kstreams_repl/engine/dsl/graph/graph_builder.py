@@ -10,6 +10,7 @@ from typing import Any
 
 from kstreams_repl.engine.dsl.graph.graph_nodes import (
     GraphNode,
+    OperatorGraphNode,
     RepartitionGraphNode,
     SuppressGraphNode,
     TableSourceGraphNode,
@@ -41,7 +42,7 @@ class GraphBuilder(NameProvider):
         self.merge_nodes: dict[GraphNode, None] = {}
         self.table_sources: dict[TableSourceGraphNode, None] = {}
         self.suppressors: dict[SuppressGraphNode, None] = {}
-        self.versioned_readers: dict[GraphNode, None] = {}
+        self.versioned_readers: dict[OperatorGraphNode, None] = {}
         self.repartitions_downstream: dict[GraphNode, dict[RepartitionGraphNode, None]] = {}
         self.copartition_sources: list[set[str]] = []
         self.internal_topics: list[str] = []
@@ -60,6 +61,7 @@ class GraphBuilder(NameProvider):
             reads_versions: call `use_versioned_semantics` if a parent is versioned.
         """
         if reads_versions:
+            assert isinstance(child, OperatorGraphNode)
             self.versioned_readers[child] = None
         self.made.append(child.name)
         for parent in (parents,) if isinstance(parents, GraphNode) else parents:
@@ -111,8 +113,8 @@ class GraphBuilder(NameProvider):
         if not GENERATED_STREAM_NAME.fullmatch(prefix):
             sink, filter_, source = f"{topic}-sink", f"{topic}-filter", f"{topic}-source"
         return RepartitionGraphNode(
+            source,
             self.here(),
-            source_name=source,
             sink_name=sink,
             topic=validate_name(topic, "topic"),
             filter_name=filter_,

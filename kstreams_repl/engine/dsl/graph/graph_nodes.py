@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kstreams_repl.engine.operators.base import Operator
@@ -45,6 +45,7 @@ class Consumed:
     offset_reset: str | None = None
 
 
+@dataclass(eq=False, repr=False)
 class GraphNode:
     """A node of the DSL's graph.
 
@@ -52,18 +53,17 @@ class GraphNode:
     outer joins; `output_versioned` is None if it follows from the parents.
     """
 
-    def __init__(self, name: str, origin: Origin) -> None:
-        self.name = name
-        self.origin = origin
-        self.parents: dict[GraphNode, None] = {}
-        self.children: dict[GraphNode, None] = {}
-        self.build_priority = 0
-        self.key_changing = False
-        self.value_changing = False
-        self.merges = False
-        self.relaxed_null_key = False
-        self.output_versioned: bool | None = None
-        self.written = False
+    name: str
+    origin: Origin
+    parents: dict[GraphNode, None] = field(default_factory=dict, init=False)
+    children: dict[GraphNode, None] = field(default_factory=dict, init=False)
+    build_priority: int = field(default=0, init=False)
+    key_changing: bool = field(default=False, init=False)
+    value_changing: bool = field(default=False, init=False)
+    merges: bool = field(default=False, init=False)
+    relaxed_null_key: bool = field(default=False, init=False)
+    output_versioned: bool | None = field(default=None, init=False)
+    written: bool = field(default=False, init=False)
 
     def add_child(self, child: GraphNode) -> None:
         self.children[child] = None
@@ -84,20 +84,14 @@ class GraphNode:
     def write(self, topology: Topology) -> None:
         """Add this node to the topology."""
 
-    def use_versioned_semantics(self) -> None:
-        """Use versioned semantics; called if the output of a parent is a versioned table."""
 
-
+@dataclass(eq=False, repr=False)
 class SourceGraphNode(GraphNode):
     """Reads topics, or all topics that a pattern matches."""
 
-    def __init__(
-        self, name: str, origin: Origin, topics: tuple[str, ...], pattern: re.Pattern[str] | None, consumed: Consumed
-    ) -> None:
-        super().__init__(name, origin)
-        self.topics = topics
-        self.pattern = pattern
-        self.consumed = consumed
+    topics: tuple[str, ...]
+    pattern: re.Pattern[str] | None
+    consumed: Consumed
 
     def merge(self, other: SourceGraphNode) -> None:
         """Adopt the children of another source of the same topics."""
@@ -116,29 +110,17 @@ class SourceGraphNode(GraphNode):
         add_source(topology, self.name, self.consumed, self.origin, *(self.topics if self.pattern is None else (self.pattern,)))
 
 
+@dataclass(eq=False, repr=False)
 class TableSourceGraphNode(GraphNode):
     """Reads one topic into a table, or into a global table."""
 
-    def __init__(
-        self,
-        name: str,
-        origin: Origin,
-        *,
-        source_name: str,
-        topic: str,
-        consumed: Consumed,
-        operator: TableSource,
-        store: StoreBuilder,
-        is_global: bool = False,
-    ) -> None:
-        super().__init__(name, origin)
-        self.source_name = source_name
-        self.topic = topic
-        self.consumed = consumed
-        self.operator = operator
-        self.store = store
-        self.is_global = is_global
-        self.reuse_source_topic = False
+    source_name: str
+    topic: str
+    consumed: Consumed
+    operator: TableSource
+    store: StoreBuilder
+    is_global: bool = False
+    reuse_source_topic: bool = field(default=False, init=False)
 
     def write(self, topology: Topology) -> None:
         consumed = self.consumed
@@ -164,6 +146,7 @@ class TableSourceGraphNode(GraphNode):
                 topology.connect_source_topic(self.store.name, self.topic)
 
 
+@dataclass(eq=False, repr=False)
 class OperatorGraphNode(GraphNode):
     """One processor with the stores it owns and those it uses.
 
@@ -171,26 +154,16 @@ class OperatorGraphNode(GraphNode):
     table. `supplied_stores` come from a user's supplier; `checks` run after the node is written.
     """
 
-    def __init__(
-        self,
-        name: str,
-        origin: Origin,
-        operator: Operator,
-        *,
-        store: StoreBuilder | None = None,
-        used_stores: tuple[str, ...] = (),
-    ) -> None:
-        super().__init__(name, origin)
-        self.operator = operator
-        self.store = store
-        self.used_stores = used_stores
-        self.supplied_stores: tuple[StoreBuilder, ...] = ()
-        self.checks: list[Callable[[Topology], None]] = []
-        self.on_versioned: Callable[[], None] | None = None
+    operator: Operator
+    store: StoreBuilder | None = field(default=None, kw_only=True)
+    used_stores: tuple[str, ...] = field(default=(), kw_only=True)
+    supplied_stores: tuple[StoreBuilder, ...] = field(default=(), init=False)
+    checks: list[Callable[[Topology], None]] = field(default_factory=list, init=False)
 
     def use_versioned_semantics(self) -> None:
-        if self.on_versioned is not None:
-            self.on_versioned()
+        """Use versioned semantics; called if the node reads versions and the output of a parent is a versioned table."""
+        reader: Any = self.operator
+        reader.versioned = True
 
     def write(self, topology: Topology) -> None:
         topology.add_processor(self.name, self.operator, *self.parent_names, origin=self.origin)
@@ -213,6 +186,7 @@ class WindowedGraphNode(OperatorGraphNode):
     """The node before a stream-stream join that puts records into a window store (which the join node adds)."""
 
 
+@dataclass(eq=False, repr=False)
 class RepartitionGraphNode(GraphNode):
     """An internal topic with its filter, sink and source. Named after its source, on which co-partitioning is checked.
 
@@ -221,30 +195,15 @@ class RepartitionGraphNode(GraphNode):
         filter_name: None for grouped tables, whose records are filtered earlier.
     """
 
-    def __init__(
-        self,
-        origin: Origin,
-        *,
-        source_name: str,
-        sink_name: str,
-        topic: str,
-        filter_name: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        partitioner: Callable[..., Any] | None = None,
-        partitions: int | None = None,
-        optimizable: bool = False,
-    ) -> None:
-        super().__init__(source_name, origin)
-        self.sink_name = sink_name
-        self.topic = topic
-        self.filter_name = filter_name
-        self.filter = StreamFilter(always)
-        self.key_serde = key_serde
-        self.value_serde = value_serde
-        self.partitioner = partitioner
-        self.partitions = partitions
-        self.optimizable = optimizable
+    sink_name: str
+    topic: str
+    filter_name: str | None = None
+    key_serde: Any = None
+    value_serde: Any = None
+    partitioner: Callable[..., Any] | None = None
+    partitions: int | None = None
+    optimizable: bool = False
+    filter: StreamFilter = field(default_factory=lambda: StreamFilter(always), init=False)
 
     def write(self, topology: Topology) -> None:
         topology.add_internal_topic(self.topic, self.partitions)
@@ -265,23 +224,14 @@ class RepartitionGraphNode(GraphNode):
         add_source(topology, self.name, consumed, self.origin, self.topic)
 
 
+@dataclass(eq=False, repr=False)
 class SinkGraphNode(GraphNode):
     """Writes a topic."""
 
-    def __init__(
-        self,
-        name: str,
-        origin: Origin,
-        topic: str | Callable[..., str],
-        key_serde: Any,
-        value_serde: Any,
-        partitioner: Callable[..., Any] | None,
-    ) -> None:
-        super().__init__(name, origin)
-        self.topic = topic
-        self.key_serde = key_serde
-        self.value_serde = value_serde
-        self.partitioner = partitioner
+    topic: str | Callable[..., str]
+    key_serde: Any
+    value_serde: Any
+    partitioner: Callable[..., Any] | None
 
     def write(self, topology: Topology) -> None:
         topology.add_sink(
@@ -295,14 +245,13 @@ class SinkGraphNode(GraphNode):
         )
 
 
+@dataclass(eq=False, repr=False)
 class TableFilesGraphNode(GraphNode):
     """Writes a table of files."""
 
-    def __init__(self, name: str, origin: Origin, table: TableFiles, key_serde: Any, value_serde: Any) -> None:
-        super().__init__(name, origin)
-        self.table = table
-        self.key_serde = key_serde
-        self.value_serde = value_serde
+    table: TableFiles
+    key_serde: Any
+    value_serde: Any
 
     def write(self, topology: Topology) -> None:
         topology.add_sink(
@@ -321,18 +270,15 @@ class StateStoreGraphNode(GraphNode):
         topology.add_state_store(self.builder)
 
 
+@dataclass(eq=False, repr=False)
 class GlobalStoreGraphNode(GraphNode):
     """A store that each instance fills from a topic through the user's processor."""
 
-    def __init__(
-        self, name: str, origin: Origin, *, builder: StoreBuilder, source_name: str, topic: str, consumed: Consumed, supplier: Any
-    ) -> None:
-        super().__init__(name, origin)
-        self.builder = builder
-        self.source_name = source_name
-        self.topic = topic
-        self.consumed = consumed
-        self.supplier = supplier
+    builder: StoreBuilder
+    source_name: str
+    topic: str
+    consumed: Consumed
+    supplier: Any
 
     def write(self, topology: Topology) -> None:
         topology.add_global_store(
@@ -359,28 +305,17 @@ class JoinSide:
     store: StoreBuilder | None = None
 
 
+@dataclass(eq=False, repr=False)
 class StreamStreamJoinGraphNode(GraphNode):
     """Both sides of a windowed join, the merge node after them, and their stores; or a single self-join node (`self_join`), if
     there is an operator for it."""
 
-    def __init__(
-        self,
-        name: str,
-        origin: Origin,
-        *,
-        left: JoinSide,
-        right: JoinSide,
-        merge: Operator,
-        outer_store: StoreBuilder | None,
-        self_join_operator: Operator | None,
-    ) -> None:
-        super().__init__(name, origin)
-        self.left = left
-        self.right = right
-        self.merge = merge
-        self.outer_store = outer_store
-        self.self_join_operator = self_join_operator
-        self.self_join = False
+    left: JoinSide
+    right: JoinSide
+    merge: Operator
+    outer_store: StoreBuilder | None
+    self_join_operator: Operator | None
+    self_join: bool = field(default=False, init=False)
 
     def write(self, topology: Topology) -> None:
         left, right = self.left, self.right
@@ -398,32 +333,18 @@ class StreamStreamJoinGraphNode(GraphNode):
             topology.add_state_store(self.outer_store, left.name, right.name)
 
 
+@dataclass(eq=False, repr=False)
 class TableTableJoinGraphNode(GraphNode):
     """Both sides of a table-table join and the merge node after them."""
 
-    def __init__(
-        self,
-        name: str,
-        origin: Origin,
-        *,
-        left: JoinSide,
-        right: JoinSide,
-        left_parent: str,
-        right_parent: str,
-        left_stores: tuple[str, ...],
-        right_stores: tuple[str, ...],
-        merger: Operator,
-        store: StoreBuilder | None,
-    ) -> None:
-        super().__init__(name, origin)
-        self.left = left
-        self.right = right
-        self.left_parent = left_parent
-        self.right_parent = right_parent
-        self.left_stores = left_stores
-        self.right_stores = right_stores
-        self.merger = merger
-        self.store = store
+    left: JoinSide
+    right: JoinSide
+    left_parent: str
+    right_parent: str
+    left_stores: tuple[str, ...]
+    right_stores: tuple[str, ...]
+    merger: Operator
+    store: StoreBuilder | None
 
     def write(self, topology: Topology) -> None:
         left, right = self.left.name, self.right.name

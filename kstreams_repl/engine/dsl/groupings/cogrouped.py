@@ -19,7 +19,7 @@ from kstreams_repl.engine.dsl.groupings.windowed_stream import (
     windowed_key_serde,
     windowed_operator,
 )
-from kstreams_repl.engine.dsl.groupings.windows import AnyWindows, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from kstreams_repl.engine.dsl.groupings.windows import AnyWindows
 from kstreams_repl.engine.dsl.options import Materialized, TableOptions, WindowOptions, materialized
 from kstreams_repl.engine.dsl.streams.stream_base import check_callable, first_known
 from kstreams_repl.engine.dsl.tables.table_operators import TableT
@@ -164,13 +164,20 @@ class CogroupedStream(Handle, Generic[TableT]):
         return f"{type(self).__name__}({', '.join(grouped.name for grouped in self._groups)})"
 
 
-class TimeWindowedCogroupedStream(Handle, Generic[TableT]):
-    """Cogrouped streams in tumbling, hopping, unlimited or sliding windows."""
+class WindowedCogroupedStream(Handle, Generic[TableT]):
+    """Base class of cogrouped streams in windows."""
 
-    def __init__(self, cogrouped: CogroupedStream[TableT], windows: TimeWindows | UnlimitedWindows | SlidingWindows) -> None:
+    def __init__(self, cogrouped: CogroupedStream[TableT], windows: AnyWindows) -> None:
         self._log = cogrouped._log
         self._cogrouped = cogrouped
         self._windows = windows
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._cogrouped!r})"
+
+
+class TimeWindowedCogroupedStream(WindowedCogroupedStream[TableT]):
+    """Cogrouped streams in tumbling, hopping, unlimited or sliding windows."""
 
     @logged
     def aggregate(
@@ -200,17 +207,9 @@ class TimeWindowedCogroupedStream(Handle, Generic[TableT]):
         options = materialized(store, store_options) or Materialized()
         return self._cogrouped._windowed(self._windows, initializer, None, options, name)
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._cogrouped!r})"
 
-
-class SessionWindowedCogroupedStream(Handle, Generic[TableT]):
+class SessionWindowedCogroupedStream(WindowedCogroupedStream[TableT]):
     """Cogrouped streams in sessions."""
-
-    def __init__(self, cogrouped: CogroupedStream[TableT], windows: SessionWindows) -> None:
-        self._log = cogrouped._log
-        self._cogrouped = cogrouped
-        self._windows = windows
 
     @logged
     def aggregate(
@@ -241,6 +240,3 @@ class SessionWindowedCogroupedStream(Handle, Generic[TableT]):
         check_callable(merger, "merger", "aggregate")
         options = materialized(store, store_options) or Materialized()
         return self._cogrouped._windowed(self._windows, initializer, merger, options, name)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._cogrouped!r})"

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, Generic, Unpack
 
 from kstreams_repl.engine import serdes
-from kstreams_repl.engine.dsl.graph.call_log import BuildLog, logged
-from kstreams_repl.engine.dsl.graph.graph_nodes import GraphNode, OperatorGraphNode
+from kstreams_repl.engine.dsl.graph.call_log import logged
+from kstreams_repl.engine.dsl.graph.graph_nodes import OperatorGraphNode
 from kstreams_repl.engine.dsl.graph.store_plans import table_store
 from kstreams_repl.engine.dsl.options import Materialized, TableOptions, materialized, with_value_serde
 from kstreams_repl.engine.dsl.streams.stream_base import AbstractStream, check_callable, first_known
@@ -26,21 +26,6 @@ class GroupedStream(AbstractStream, Generic[TableT]):
     """The aggregates of `KGroupedStream`. If the key may have changed since the source, an aggregate repartitions first."""
 
     _table_type: type[TableT]
-
-    def __init__(
-        self,
-        log: BuildLog,
-        name: str,
-        key_serde: Any,
-        value_serde: Any,
-        sources: frozenset[str],
-        node: GraphNode,
-        *,
-        repartition_required: bool,
-        topic_name: str | None,
-    ) -> None:
-        super().__init__(log, name, key_serde, value_serde, sources, node, repartition_required=repartition_required)
-        self._topic_name = topic_name
 
     @logged
     def count(

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any, Generic, Unpack
 
 from kstreams_repl.engine import serdes
-from kstreams_repl.engine.dsl.graph.call_log import BuildLog, logged
-from kstreams_repl.engine.dsl.graph.graph_nodes import GraphNode, OperatorGraphNode, RepartitionGraphNode
+from kstreams_repl.engine.dsl.graph.call_log import logged
+from kstreams_repl.engine.dsl.graph.graph_nodes import OperatorGraphNode, RepartitionGraphNode
 from kstreams_repl.engine.dsl.graph.store_plans import table_store
 from kstreams_repl.engine.dsl.options import Materialized, TableOptions, materialized, with_value_serde
 from kstreams_repl.engine.dsl.streams.stream_base import AbstractStream, check_callable, first_known
@@ -29,20 +29,6 @@ class GroupedTable(AbstractStream, Generic[TableT]):
     """The aggregates of `KGroupedTable`; always downstream of a repartition topic that carries new and old values."""
 
     _table_type: type[TableT]
-
-    def __init__(
-        self,
-        log: BuildLog,
-        name: str,
-        key_serde: Any,
-        value_serde: Any,
-        sources: frozenset[str],
-        node: GraphNode,
-        *,
-        topic_name: str | None,
-    ) -> None:
-        super().__init__(log, name, key_serde, value_serde, sources, node)
-        self._topic_name = topic_name
 
     @logged
     def count(
@@ -154,8 +140,8 @@ class GroupedTable(AbstractStream, Generic[TableT]):
         node_name = graph.name_or_generate(name, prefix)
         if self._repartition_node is None or self._topic_name is None:
             self._repartition_node = RepartitionGraphNode(
+                source,
                 graph.here(),
-                source_name=source,
                 sink_name=sink,
                 topic=validate_name((store_name if self._topic_name is None else self._topic_name) + REPARTITION_SUFFIX, "topic"),
                 key_serde=self.key_serde,

@@ -38,6 +38,7 @@ class AbstractStream:
         node: GraphNode,
         *,
         repartition_required: bool = False,
+        topic_name: str | None = None,
     ) -> None:
         self._log = log
         self.name = name
@@ -46,6 +47,7 @@ class AbstractStream:
         self._sources = sources
         self._node = node
         self._repartition_required = repartition_required
+        self._topic_name = topic_name
         self._repartition_node: RepartitionGraphNode | None = None
 
     @property

@@ -89,11 +89,6 @@ def join_by_foreign_key(left: TableT, right: TableT, plan: ForeignKeyPlan, optio
         registration_topic=registration_topic,
     )
     send_node = OperatorGraphNode(called("-subscription-registration-processor", REGISTRATION), origin, send)
-
-    def send_uses_versions() -> None:
-        send.versioned = True
-
-    send_node.on_versioned = send_uses_versions
     graph.add(left._node, send_node, reads_versions=True)
     sink = SinkGraphNode(
         called("-subscription-registration-sink", SINK),
@@ -135,11 +130,6 @@ def join_by_foreign_key(left: TableT, right: TableT, plan: ForeignKeyPlan, optio
     graph.add(receive, answer)
     changed = ForeignTableJoin(store_name, registration_topic, right.key_serde)
     changed_node = OperatorGraphNode(called("-foreign-join-subscription", PROCESSOR), origin, changed, used_stores=(store_name,))
-
-    def changed_uses_versions() -> None:
-        changed.versioned = True
-
-    changed_node.on_versioned = changed_uses_versions
     graph.add(right._node, changed_node, reads_versions=True)
 
     # 3. left: join the response with the current row

@@ -245,14 +245,7 @@ class TableOperators(AbstractStream):
         node.supplied_stores = supplied_stores
         if options is not None:
             node.output_versioned = options.versioned
-        if isinstance(operator, TableFilter):
-            filter_ = operator
-
-            def use_versions() -> None:
-                filter_.versioned = True
-
-            node.on_versioned = use_versions
-        graph.add(self._node, node, reads_versions=node.on_versioned is not None)
+        graph.add(self._node, node, reads_versions=isinstance(operator, TableFilter))
         queryable = None if options is None else options.name
         return type(self)(self._log, node_name, key_serde, value_serde, self._sources, node, state, queryable)
 

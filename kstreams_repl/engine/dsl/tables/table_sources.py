@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.engine.operators.joins.table_table_join import TableTableJoin, TableTableJoinMerger
@@ -73,12 +74,12 @@ def stores_read(getter: ValueGetter) -> tuple[str, ...]:
     return getter.stores()
 
 
+@dataclass(eq=False, repr=False)
 class SourceState(TableState):
     """A table read from a topic or stream: its store is made only if needed."""
 
-    def __init__(self, operator: TableSource, store: str) -> None:
-        self.operator = operator
-        self.store = store
+    operator: TableSource
+    store: str
 
     def _enable(self, force: bool) -> bool:
         if self.operator.store is None and not force:
@@ -92,12 +93,12 @@ class SourceState(TableState):
         return stored(self.store, self.operator.versioned)
 
 
+@dataclass(eq=False, repr=False)
 class AggregateState(TableState):
     """An aggregate: always has a store. A cogroup has several `operators`."""
 
-    def __init__(self, operators: Sequence[Any], getter: StoreGetter) -> None:
-        self.operators = operators
-        self._getter = getter
+    operators: Sequence[Any]
+    rows: StoreGetter
 
     def _enable(self, force: bool) -> bool:
         for operator in self.operators:
@@ -105,19 +106,19 @@ class AggregateState(TableState):
         return True
 
     def getter(self) -> ValueGetter:
-        return self._getter
+        return self.rows
 
 
 Derived = TableFilter | TableMapValues | TableTransformValues
 
 
+@dataclass(eq=False, repr=False)
 class DerivedState(TableState):
     """A filtered or mapped table: computed from its parent unless it has a store."""
 
-    def __init__(self, operator: Derived, parent: TableState, derive: Callable[[ValueGetter], ValueGetter]) -> None:
-        self.operator = operator
-        self.parent = parent
-        self._derive = derive
+    operator: Derived
+    parent: TableState
+    derive: Callable[[ValueGetter], ValueGetter]
 
     def _enable(self, force: bool) -> bool:
         if self.operator.store is not None or self.parent.enable_sending_old_values(force=force):
@@ -127,7 +128,7 @@ class DerivedState(TableState):
     def getter(self) -> ValueGetter:
         if self.operator.store is not None:
             return stored(self.operator.store, self.operator.store_versioned)
-        return self._derive(self.parent.getter())
+        return self.derive(self.parent.getter())
 
 
 def filter_state(operator: TableFilter, parent: TableState) -> DerivedState:
@@ -142,22 +143,15 @@ def transform_values_state(operator: TableTransformValues, parent: TableState) -
     return DerivedState(operator, parent, lambda getter: TransformValuesGetter(getter, operator.supplier, operator.stores))
 
 
+@dataclass(eq=False, repr=False)
 class JoinState(TableState):
     """A table-table join: needs both sides' old values and rows."""
 
-    def __init__(
-        self,
-        kind: str,
-        merger: TableTableJoinMerger,
-        sides: tuple[TableTableJoin, TableTableJoin],
-        left: TableState,
-        right: TableState,
-    ) -> None:
-        self.kind = kind
-        self.merger = merger
-        self.sides = sides
-        self.left = left
-        self.right = right
+    kind: str
+    merger: TableTableJoinMerger
+    sides: tuple[TableTableJoin, TableTableJoin]
+    left: TableState
+    right: TableState
 
     def _enable(self, force: bool) -> bool:
         self.left.enable_sending_old_values(force=True)
