@@ -352,10 +352,10 @@ _OWN = (
 
 
 def _own_keys(given: dict[str, Any]) -> dict[str, Any]:
-    found = dict(given)
+    own = dict(given)
     for prefix, names in _OWN:
-        found |= {name: found.pop(f"{prefix}{name}") for name in names if f"{prefix}{name}" in found}
-    return found
+        own |= {name: own.pop(f"{prefix}{name}") for name in names if f"{prefix}{name}" in own}
+    return own
 
 
 def is_key(name: str) -> bool:

@@ -132,7 +132,7 @@ def translated(given: Mapping[str, Any], known: Callable[[str], bool]) -> tuple[
     Args:
         known: whether a key is one of this library's own.
     """
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     unused: dict[str, str] = {}
     for name, value in given.items():
         why = None if known(name) else without_effect(name)
@@ -140,10 +140,10 @@ def translated(given: Mapping[str, Any], known: Callable[[str], bool]) -> tuple[
             unused[name] = why
         elif name in RENAMED:
             if RENAMED[name] not in given:
-                found[RENAMED[name]] = known_value(RENAMED[name], value)
+                settings[RENAMED[name]] = known_value(RENAMED[name], value)
         else:
-            found[CLIENT.get(name, name)] = known_value(name, value)
-    return found, unused
+            settings[CLIENT.get(name, name)] = known_value(name, value)
+    return settings, unused
 
 
 _HANDLERS = {

@@ -69,18 +69,18 @@ def partitions_for_keys(keys: Sequence[bytes], partitions: int) -> list[int]:
     if len(lengths) == 1 and len(keys) >= _FEW:
         return _partitions_of_one_length(keys, lengths.pop(), partitions)
     by_length: dict[int, list[int]] = {}
-    for at, length in enumerate(map(len, keys)):
-        by_length.setdefault(length, []).append(at)
-    found = [0] * len(keys)
+    for index, length in enumerate(map(len, keys)):
+        by_length.setdefault(length, []).append(index)
+    numbered = [0] * len(keys)
     for length, places in by_length.items():
-        same = [keys[at] for at in places]
+        same = [keys[index] for index in places]
         if len(same) < _FEW:
             numbers = [partition_for_key(key, partitions) for key in same]
         else:
             numbers = _partitions_of_one_length(same, length, partitions)
-        for at, number in zip(places, numbers, strict=True):
-            found[at] = number
-    return found
+        for index, number in zip(places, numbers, strict=True):
+            numbered[index] = number
+    return numbered
 
 
 def _partitions_of_one_length(keys: Sequence[bytes], length: int, partitions: int) -> list[int]:
@@ -92,8 +92,8 @@ def _partitions_of_one_length(keys: Sequence[bytes], length: int, partitions: in
     filler = b"\0" * (-length & 3)
     words = numpy.frombuffer(filler.join(keys) + filler, "<u4").reshape(len(keys), -1)
     h = numpy.full(len(keys), (_SEED ^ length) & _MASK, word)
-    for at in range(length >> 2):
-        k = words[:, at] * multiplier
+    for index in range(length >> 2):
+        k = words[:, index] * multiplier
         k ^= k >> word(24)
         k *= multiplier
         h *= multiplier

@@ -233,7 +233,7 @@ class TopologyTestDriver(RetriesReader):
         for _, host in tasks:
             host.fold()
         end = self._now + as_millis(by, "by", error=CallError)
-        while due := [at for _, host in tasks if (at := host.time_of_calls(end)) is not None]:
+        while due := [time for _, host in tasks if (time := host.time_of_calls(end)) is not None]:
             self._now = min(due)
             self._complete()
         self._now = end
@@ -288,8 +288,8 @@ class TopologyTestDriver(RetriesReader):
             >>> list(driver.all_state_stores())
             ['counts']
         """
-        found = {name: store for task, _ in self._tasks.with_partition(partition) for name, store in task.stores.items()}
-        return found | dict({} if self._global is None else self._global.stores)
+        stores = {name: store for task, _ in self._tasks.with_partition(partition) for name, store in task.stores.items()}
+        return stores | dict({} if self._global is None else self._global.stores)
 
     @property
     def dropped(self) -> int:
@@ -403,13 +403,13 @@ class TopologyTestDriver(RetriesReader):
         """
         self._check_open()
         number = self._topics.partition_of(topic, key) if partition is None else partition
-        known = self._enqueue(topic, number, key, value, timestamp, headers or [])
-        if known:
+        is_read = self._enqueue(topic, number, key, value, timestamp, headers or [])
+        if is_read:
             self._complete()
         if self._global is not None and topic in self._global.topics:
             self._apply_global(topic, key, value, timestamp, headers or [])
-            known = True
-        if not known:
+            is_read = True
+        if not is_read:
             topics = [*self._tasks.inputs, *(self._global.topics if self._global else ())]
             raise UnknownTopicError(
                 f"the topology does not read topic {topic!r}" + (f", partition {partition}" if partition else ""),
@@ -440,9 +440,9 @@ class TopologyTestDriver(RetriesReader):
         """Give a record to the task that reads it; return whether there is one."""
         route = self._tasks.route(topic, partition)
         if route is not None:
-            task, at = route
-            offset = self._next_offset(*at)
-            task.add_records(at, RecordBatch([key], [value], [timestamp], [offset], [headers], topic))
+            task, source = route
+            offset = self._next_offset(*source)
+            task.add_records(source, RecordBatch([key], [value], [timestamp], [offset], [headers], topic))
         return route is not None
 
     def _next_offset(self, topic: str, partition: int) -> int:
@@ -453,8 +453,8 @@ class TopologyTestDriver(RetriesReader):
     def _complete(self) -> None:
         self._capture()
         for task, _ in self._tasks.all:
-            for at in task.queues:
-                task.set_lag(at, 0)
+            for partition in task.queues:
+                task.set_lag(partition, 0)
         while any([self._step(task, host) for task, host in self._tasks.all]):
             pass
 

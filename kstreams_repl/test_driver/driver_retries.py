@@ -24,12 +24,12 @@ class DriverRetries:
     def read(self) -> list[WaitingRecord]:
         """Return the records that wait as of the last commit."""
         config, name = self._driver.config, self._operator.store
-        found = (
+        rows = (
             waiting_record(partition, number, PendingRow.decode(row), self._operator, config)
             for partition, task in self._tasks.items()
             for number, row in task.stores[name].all()
         )
-        return [record for record in found if record is not None]
+        return [record for record in rows if record is not None]
 
     def order(self, action: RetryAction, rows: Mapping[int, list[int]], done: Callable[[], bool], timeout: float) -> None:
         """Do something with records at once; what takes time ends when the driver's clock is advanced."""

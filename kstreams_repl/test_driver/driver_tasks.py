@@ -98,9 +98,9 @@ def _whole(
             for topic in node.topics:
                 inputs[TopicPartition(internal_topic(application_id, topic) if topic in internal else topic, 0)] = node.name
             if node.pattern is not None:
-                at = TopicPartition(node.pattern.pattern, 0)
-                patterns.append((node.pattern, at))
-                inputs[at] = node.name
+                matched = TopicPartition(node.pattern.pattern, 0)
+                patterns.append((node.pattern, matched))
+                inputs[matched] = node.name
     stores = {builder.name: builder for part in parts for builder in part.stores}
     merged = Subtopology(id=0, nodes=tuple(nodes), stores=tuple(stores.values()), global_=False)
     return TaskSpec(application_id, merged, TaskId(0, 0), inputs, config, internal)
@@ -116,18 +116,18 @@ class DriverTasks:
     def __init__(self, topics: DriverTopics, make: Callable[[TaskSpec], DriverTask]) -> None:
         self.topics = topics
         self.all = [make(spec) for spec in topics.specs]
-        self._routes = {at: each.task for each in self.all for at in each.task.spec.partitions}
-        self.inputs = list(dict.fromkeys(at.topic for at in self._routes))
+        self._routes = {partition: each.task for each in self.all for partition in each.task.spec.partitions}
+        self.inputs = list(dict.fromkeys(partition.topic for partition in self._routes))
 
     def route(self, topic: str, partition: int) -> tuple[StreamTask, TopicPartition] | None:
         """Return the task that reads a partition of a topic, and the name by which it does; None if no task reads it."""
-        at = TopicPartition(topic, partition)
-        if at not in self._routes:
-            found = next((place for pattern, place in self.topics.patterns if pattern.fullmatch(topic)), None)
-            if found is None:
+        source = TopicPartition(topic, partition)
+        if source not in self._routes:
+            matched = next((input for pattern, input in self.topics.patterns if pattern.fullmatch(topic)), None)
+            if matched is None:
                 return None
-            at = found
-        return self._routes[at], at
+            source = matched
+        return self._routes[source], source
 
     def with_partition(self, partition: int) -> list[DriverTask]:
         """Return the tasks of one partition."""

@@ -105,11 +105,11 @@ class TestInputTopic:
                 timestamp = self._next
                 self._next += self._advance
         pairs = list(headers.items() if isinstance(headers, Mapping) else headers or ())
-        at = time_ms(timestamp, "timestamp")
+        time = time_ms(timestamp, "timestamp")
         key_serde, value_serde = self._serdes
         pairs = without_stale_ids(key_serde, value_serde, pairs)
         data = on_the_wire(key_serde, value_serde, key_serde.serialize(key), value_serde.serialize(value), pairs)
-        self._driver.pipe_bytes(self.topic, data[0], data[1], at, data[2], partition=partition)
+        self._driver.pipe_bytes(self.topic, data[0], data[1], time, data[2], partition=partition)
 
     def advance_time(self, by: Millis) -> None:
         """Advance the time of later records without their own timestamp (ms, timedelta or "30 s").
@@ -188,10 +188,10 @@ class TestInputTopic:
         if start is None and advance is None:
             self.pipe_records(pairs)
             return
-        at = self._driver.now() if start is None else time_ms(start, "start")
+        time = self._driver.now() if start is None else time_ms(start, "start")
         by = 0 if advance is None else as_millis(advance, "advance", error=CallError)
         for number, (key, value) in enumerate(pairs):
-            self.pipe_input(key, value, at + number * by)
+            self.pipe_input(key, value, time + number * by)
 
 
 class TestOutputTopic:
@@ -260,10 +260,10 @@ class TestOutputTopic:
         """
         waiting = self._waiting()
         if not waiting:
-            known = self.topic in self._driver.sink_topics | self._driver.produced_topic_names()
+            exists = self.topic in self._driver.sink_topics | self._driver.produced_topic_names()
             raise IllegalStateError(
-                f"no unread record on topic {self.topic!r}" + ("" if known else ": the topology has written nothing to it"),
-                hint=(None if known else did_you_mean(self.topic, self._driver.sink_topics)) or "check is_empty() first",
+                f"no unread record on topic {self.topic!r}" + ("" if exists else ": the topology has written nothing to it"),
+                hint=(None if exists else did_you_mean(self.topic, self._driver.sink_topics)) or "check is_empty() first",
                 topic=self.topic,
             )
         record = waiting[0]
@@ -370,15 +370,15 @@ class TestOutputTopic:
         return dict(self.read_key_values())
 
 
-def time_ms(at: int | datetime, what: str) -> int:
+def time_ms(time: int | datetime, what: str) -> int:
     """Return a point in time in milliseconds since 1970."""
-    if isinstance(at, datetime):
-        aware = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    if isinstance(time, datetime):
+        aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
         return (aware - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
-    if isinstance(at, bool) or not isinstance(at, int):
+    if isinstance(time, bool) or not isinstance(time, int):
         hint = "give whole milliseconds since 1970 (int) or a datetime (a naive one is UTC)"
-        raise InvalidRecordError(f"{what} must be a time, got {at!r}", hint=hint)
-    return at
+        raise InvalidRecordError(f"{what} must be a time, got {time!r}", hint=hint)
+    return time
 
 
 def serdes_of_topic(config: StreamsConfig, topic: str, key: Any, value: Any) -> tuple[Serde, Serde]:

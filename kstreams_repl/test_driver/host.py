@@ -50,8 +50,8 @@ class DriverCollector:
         append, partition_of = self.sent.append, self.partition_of
 
         def send(key: bytes | None, value: bytes | None, timestamp: int, headers: Headers, partition: int | None = None) -> None:
-            at = partition_of(topic, key) if partition is None else partition
-            append((topic, key, value, timestamp, list(headers) if headers else [], at))
+            number = partition_of(topic, key) if partition is None else partition
+            append((topic, key, value, timestamp, list(headers) if headers else [], number))
 
         return send
 
@@ -150,7 +150,7 @@ class DriverHost:
         """Return the next time up to `until` (ms) at which calls have something to do; None: they have not."""
         if self.calls is None or self._task is None or self._task.calls is None:
             return None
-        due = [at for at in (self.calls.next_due, self._task.calls.next_due) if at is not None and at <= until]
+        due = [time for time in (self.calls.next_due, self._task.calls.next_due) if time is not None and time <= until]
         return max(min(due), self._wall_clock()) if due else None
 
     def fold(self) -> None:

@@ -150,14 +150,14 @@ class Recording(Frames, Sequence[RecordedRecord]):
             >>> len(again)
             1
         """
-        place = Path(path)
+        target = Path(path)
         digest = hashlib.sha256()
-        with replacing(place) as file:
+        with replacing(target) as file:
             for line in self._lines():
                 digest.update(line)
                 file.write(line)
             file.write(orjson.dumps({"records": len(self), "sha256": digest.hexdigest()}) + b"\n")
-        return place
+        return target
 
     def _lines(self) -> Iterator[bytes]:
         head = {"format": FORMAT, "version": VERSION, "topics": self.topics, "note": self.note}
@@ -199,15 +199,15 @@ class Recording(Frames, Sequence[RecordedRecord]):
             >>> again[0].offset
             7
         """
-        place = Path(path)
+        target = Path(path)
         try:
-            with place.open("rb") as file:
-                return cls._read(file, str(place))
+            with target.open("rb") as file:
+                return cls._read(file, str(target))
         except OSError as error:
             raise RecordingError(
-                f"the recording {place} cannot be read: {error.strerror or error}",
+                f"the recording {target} cannot be read: {error.strerror or error}",
                 hint="session.record(topic, n=100).save(path) makes one",
-                path=str(place),
+                path=str(target),
             ) from error
 
     @classmethod

@@ -42,9 +42,9 @@ class TableRowsReader:
                 hint=did_you_mean(str(path), paths) or f"tables: {', '.join(paths) or 'none'}",
                 path=str(path),
             )
-        found: list[dict[str, Any]] = []
+        writes: list[dict[str, Any]] = []
         for rows in tables:
             if rows.table.path == str(path):
-                found += rows.written
+                writes += rows.written
                 rows.written = []
-        return found
+        return writes

@@ -171,8 +171,8 @@ class NodeCaller:
             self.running -= len(calls)
             self._tasks.discard(asyncio.current_task())
         self.times.add_many(len(calls), (loop.time() - began) * len(calls))
-        for at, (call, done) in enumerate(taken):
-            done(call, None if error is not None else results[at], error)
+        for index, (call, done) in enumerate(taken):
+            done(call, None if error is not None else results[index], error)
             if (behind := self._behind(call)) is not None:
                 self._admit(*behind)
         self._say()
@@ -199,8 +199,8 @@ class NodeCaller:
             if call.found is None:
                 self._waiting.append(taken)
                 return
-            found, call.found = call.found, None
-            done(call, call.node.results.decode(found), None)
+            stored, call.found = call.found, None
+            done(call, call.node.results.decode(stored), None)
             self._say()
             taken = self._behind(call)
 

@@ -72,13 +72,13 @@ def _read(data: bytes) -> Iterator[tuple[int, NodeCount]]:
 
     def number() -> int:
         nonlocal at
-        found = shift = 0
+        number = shift = 0
         while True:
             byte = data[at]
             at += 1
-            found |= (byte & 127) << shift
+            number |= (byte & 127) << shift
             if byte < 128:
-                return found
+                return number
             shift += 7
             if shift > 63:
                 raise ValueError("invalid number")

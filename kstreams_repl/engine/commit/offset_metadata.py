@@ -85,16 +85,16 @@ def decode(text: str) -> OffsetMetadata:
         partition_time = _LONG.unpack_from(data, 1)[0]
         if data[0] == 1 or len(data) == _HEAD.size:
             return OffsetMetadata(partition_time)
-        at = _HEAD.size + _INT.size
+        position = _HEAD.size + _INT.size
         entries = {}
         for _ in range(_INT.unpack_from(data, _HEAD.size)[0]):
-            size = _INT.unpack_from(data, at)[0]
-            name = data[at + 4 : at + 4 + size].decode()
-            entries[name] = _LONG.unpack_from(data, at + 4 + size)[0]
-            at += 12 + size
-        if len(data) < at + _OURS.size:
+            size = _INT.unpack_from(data, position)[0]
+            name = data[position + 4 : position + 4 + size].decode()
+            entries[name] = _LONG.unpack_from(data, position + 4 + size)[0]
+            position += 12 + size
+        if len(data) < position + _OURS.size:
             return OffsetMetadata(partition_time, entries)
-        entries |= zip((COMMIT_ID, STREAM_TIME), _OURS.unpack_from(data, at), strict=True)
-        return OffsetMetadata(partition_time, entries, data[at + _OURS.size :])
+        entries |= zip((COMMIT_ID, STREAM_TIME), _OURS.unpack_from(data, position), strict=True)
+        return OffsetMetadata(partition_time, entries, data[position + _OURS.size :])
     except (binascii.Error, struct.error, UnicodeDecodeError, ValueError):
         return OffsetMetadata()

@@ -188,11 +188,11 @@ class StreamsMetrics:
         """
         if level not in LEVELS:
             raise CallError(f"expected a recording level of {', '.join(LEVELS)}, got {level!r}")
-        found = self._sensors.get(_text(name))
-        if found is None:
+        sensor = self._sensors.get(_text(name))
+        if sensor is None:
             recorded = level_number(level) <= level_number(self._level)
-            found = self._sensors[name] = CustomSensor(name, recorded=recorded, taken=self._taken)
-        return found
+            sensor = self._sensors[name] = CustomSensor(name, recorded=recorded, taken=self._taken)
+        return sensor
 
     def add_rate_total_sensor(
         self, scope: str, entity: str, operation: str, level: str = INFO, *, tags: Mapping[str, str] | None = None

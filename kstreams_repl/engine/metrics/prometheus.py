@@ -72,8 +72,8 @@ def metric_name(group: str, name: str = "") -> str:
 
 def _label(tag: str) -> str:
     """Return the label of a tag. Dashboards name stores on disk by the labels of RocksDB's, Kafka Streams' default."""
-    found = _NOT_IN_A_NAME.sub("_", f"rocksdb-{tag.removeprefix('lmdb-')}" if _ON_DISK.fullmatch(tag) else tag)
-    return f"_{found}" if found[:1].isdigit() else found
+    label = _NOT_IN_A_NAME.sub("_", f"rocksdb-{tag.removeprefix('lmdb-')}" if _ON_DISK.fullmatch(tag) else tag)
+    return f"_{label}" if label[:1].isdigit() else label
 
 
 def _escaped(text: str) -> str:

@@ -47,10 +47,10 @@ class Registry:
     def shared(self, group: str, tags: Mapping[str, str], name: str, make: Callable[[Window], Statistic]) -> Statistic:
         """Return the statistic with this group, tags and name, created if necessary. For custom metrics, not in the catalogue."""
         metrics = self._group(group, tags)
-        found = metrics.get(name)
-        if found is None or callable(found):
-            found = metrics[name] = make(self.window)
-        return found
+        metric = metrics.get(name)
+        if metric is None or callable(metric):
+            metric = metrics[name] = make(self.window)
+        return metric
 
     def snapshot(self, now: int) -> Snapshot:
         """Return the value of every metric at a time (epoch ms)."""

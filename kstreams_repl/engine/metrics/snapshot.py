@@ -42,7 +42,7 @@ class Metric:
         return (
             (name is None or self.name == name)
             and (group is None or self.group == group)
-            and all(self.tags.get(tag) == wanted for tag, wanted in tags.items())
+            and all(self.tags.get(tag) == text for tag, text in tags.items())
         )
 
 

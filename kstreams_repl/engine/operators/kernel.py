@@ -118,7 +118,7 @@ def _values(function: Any) -> dict[str, Any]:
     names = {name: space[name] for name in code.co_names if name in space} | names
     for name, value in tuple(names.items()):
         if is_inlined(value):
-            names |= {f"{name}_{inner}": found for inner, found in _values(value).items()}
+            names |= {f"{name}_{inner}": used for inner, used in _values(value).items()}
     return names
 
 
@@ -199,12 +199,12 @@ def definition(function: Any) -> ast.FunctionDef:
         DeployError: the module's file is not the one that was imported.
     """
     module, code = function.__globals__["__name__"], function.__code__
-    found = _functions(module).get((code.co_name, code.co_firstlineno))
-    if found is None:
+    parsed = _functions(module).get((code.co_name, code.co_firstlineno))
+    if parsed is None:
         raise DeployError(
             f"the source of {module} has changed since it was imported, or is missing", hint="restart the kernel or process", path=module
         )
-    return deepcopy(found)
+    return deepcopy(parsed)
 
 
 # ---- specializing --------------------------------------------------------------------------------------------------------------------
@@ -306,10 +306,10 @@ class _Once(ast.NodeTransformer):
 
 def _expression(function: Any, name: str, call: ast.Call, outer: _Specialize) -> ast.expr:
     """Return the function's result as an expression of the caller's names; an argument that is more than a name must be used once."""
-    found = definition(function)
-    result = found.body[-1]
+    parsed = definition(function)
+    result = parsed.body[-1]
     assert isinstance(result, ast.Return) and result.value is not None, f"{name} is not a single return"
-    given: dict[str, ast.expr] = dict(zip([argument.arg for argument in found.args.args], call.args, strict=True))
+    given: dict[str, ast.expr] = dict(zip([argument.arg for argument in parsed.args.args], call.args, strict=True))
     own = _values(function)
     folded = _Specialize({inner: value for inner, value in own.items() if not is_inlined(value)}).visit(result.value)
     renamed = {inner: ast.Name(f"{name}_{inner}", ast.Load()) for inner in own if inner not in given}
@@ -324,13 +324,13 @@ def _expression(function: Any, name: str, call: ast.Call, outer: _Specialize) ->
 
 def _statements(function: Any, name: str, call: ast.Call, outer: _Specialize) -> list[ast.stmt]:
     """Return a procedure's statements in the caller's names: parameters that are assigned, and other variables, get a prefix."""
-    found, own = definition(function), _values(function)
-    body = _Specialize({inner: value for inner, value in own.items() if not is_inlined(value)}).block(found.body)
+    parsed, own = definition(function), _values(function)
+    body = _Specialize({inner: value for inner, value in own.items() if not is_inlined(value)}).block(parsed.body)
     names = [inner for statement in body for inner in ast.walk(statement) if isinstance(inner, ast.Name)]
     assigned = {inner.id for inner in names if isinstance(inner.ctx, ast.Store)}
     renamed: dict[str, ast.expr] = {inner: ast.Name(f"{name}_{inner}", ast.Load()) for inner in {*own, *assigned}}
     first: list[ast.stmt] = []
-    for parameter, given in zip([argument.arg for argument in found.args.args], call.args, strict=True):
+    for parameter, given in zip([argument.arg for argument in parsed.args.args], call.args, strict=True):
         argument = outer.visit(given)
         if parameter in assigned or not isinstance(argument, ast.Name | ast.Constant):
             renamed[parameter] = ast.Name(f"{name}_{parameter}", ast.Load())
@@ -349,14 +349,14 @@ class _Substitute(ast.NodeTransformer):
         self._names = names
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        found = deepcopy(self._names.get(node.id, node))
-        if isinstance(found, ast.Name):
-            found.ctx = node.ctx
-        return found
+        copied = deepcopy(self._names.get(node.id, node))
+        if isinstance(copied, ast.Name):
+            copied.ctx = node.ctx
+        return copied
 
 
-def _constant(value: Any, at: ast.AST) -> ast.Constant:
-    return ast.copy_location(ast.Constant(value), at)
+def _constant(value: Any, origin: ast.AST) -> ast.Constant:
+    return ast.copy_location(ast.Constant(value), origin)
 
 
 def _is_none(node: ast.expr) -> bool:

@@ -41,13 +41,13 @@ class Lateness:
 
 def lateness_in(part: Subtopology) -> list[Lateness]:
     """Return the lateness of each operator of a sub-topology that drops late records, or emits results without them."""
-    found = []
+    collected = []
     for node in part.nodes:
         if isinstance(node, ProcessorNode):
             lateness: Lateness | None = getattr(node.operator, "lateness", None)
             if lateness is not None:
-                found.append(lateness)
-    return found
+                collected.append(lateness)
+    return collected
 
 
 def earliest(many: Iterable[Lateness], timestamp: int) -> int:

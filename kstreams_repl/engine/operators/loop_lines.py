@@ -61,8 +61,8 @@ class Inline(NamedTuple):
 
 def inline_of(entry: Process) -> Inline | None:
     """Return the lines attached to an entry, or None."""
-    found = getattr(entry, "inline", None)
-    return found if isinstance(found, Inline) else None
+    inline = getattr(entry, "inline", None)
+    return inline if isinstance(inline, Inline) else None
 
 
 class Roles(NamedTuple):
@@ -170,8 +170,8 @@ class _Work:
     def tail(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
         """Return the statements so that a forwarded record leaves at their end, and all others at a `continue`."""
         made: list[ast.stmt] = []
-        for at, statement in enumerate(body):
-            rest = body[at + 1 :]
+        for index, statement in enumerate(body):
+            rest = body[index + 1 :]
             given = _forwarded(statement)
             if given is not None:
                 if rest and not isinstance(rest[0], ast.Return):

@@ -100,13 +100,13 @@ def follow_task(made: Any, node: NodeContext, context: Any) -> None:
 def _run(supplier: Callable[[], Any], node: NodeContext, forward: Process, record_type: type[Any]) -> Process:
     processor = supplied(supplier, node.name, "process")
     follow_task(processor, node, NodeProcessorContext(node, forward, fixed_key=record_type is FixedKeyRecord))
-    work, at, make = processor.process, node.record, sharing(record_type)
+    work, context, make = processor.process, node.record, sharing(record_type)
 
     def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-        outer_timestamp, outer_headers = at.timestamp, at.headers
-        at.timestamp, at.headers = timestamp, headers  # plain stores log with these
+        outer_timestamp, outer_headers = context.timestamp, context.headers
+        context.timestamp, context.headers = timestamp, headers  # plain stores log with these
         work(make(key, value, timestamp, headers))
-        at.timestamp, at.headers = outer_timestamp, outer_headers
+        context.timestamp, context.headers = outer_timestamp, outer_headers
 
     return process
 
@@ -152,13 +152,13 @@ class NodeProcessorContext:
                 node=self._node.name,
             )
         headers = list(record.headers) if self._fixed_key else record.headers  # the output of a fixed-key processor is a new record
-        forward, at, timestamp = self._forward if child is None else self._node.child(child), self._node.record, record.timestamp
-        outer_timestamp, outer_headers = at.timestamp, at.headers
-        at.timestamp, at.headers = timestamp, headers  # entries cached downstream are flushed with these
+        forward, context, timestamp = self._forward if child is None else self._node.child(child), self._node.record, record.timestamp
+        outer_timestamp, outer_headers = context.timestamp, context.headers
+        context.timestamp, context.headers = timestamp, headers  # entries cached downstream are flushed with these
         try:
             forward(record.key, record.value, timestamp, headers)
         finally:
-            at.timestamp, at.headers = outer_timestamp, outer_headers
+            context.timestamp, context.headers = outer_timestamp, outer_headers
 
     def record_metadata(self) -> RecordMetadata | None:
         return self._node.record.metadata()

@@ -170,42 +170,43 @@ class GlobalTask:
                 self._on_error(ErrorContext(node.name, "global", topic, partition, offset, ts, *raw), error)
         record.restore(NOWHERE)
 
-    def _on_poison(self, at: ErrorContext, error: BaseException) -> None:
+    def _on_poison(self, context: ErrorContext, error: BaseException) -> None:
         if is_interrupt(error) or isinstance(error, SchemaRegistryError):
             raise error
         handler = self._deserialization_handler
         if handler is not None and isinstance(error, Exception):  # handlers are not called for sys.exit() and the like
-            if ask(handler, at, error, "deserialization.exception.handler") is Response.CONTINUE:
-                self.services.drop("deserialization", at.node or "")
+            if ask(handler, context, error, "deserialization.exception.handler") is Response.CONTINUE:
+                self.services.drop("deserialization", context.node or "")
                 return
         reason = error.message if isinstance(error, KStreamsError) else str(error)
         raise SerializationError(
-            f"{at.node} cannot read the record of a global table at {at.topic}-{at.partition} offset {at.offset}: {reason}",
+            f"{context.node} cannot read the record of a global table at {context.topic}-{context.partition} offset {context.offset}: "
+            f"{reason}",
             hint="fix the serde or the producer, or set deserialization.exception.handler to 'continue'",
-            node=at.node,
-            topic=at.topic,
-            partition=at.partition,
-            offset=at.offset,
+            node=context.node,
+            topic=context.topic,
+            partition=context.partition,
+            offset=context.offset,
         ) from error
 
-    def _on_error(self, at: ErrorContext, error: BaseException) -> None:
+    def _on_error(self, context: ErrorContext, error: BaseException) -> None:
         if is_interrupt(error):
             raise error
         handler = self._processing_handler
         if handler is not None and isinstance(error, Exception):
-            if ask(handler, at, error, "processing.exception.handler") is Response.CONTINUE:
-                self.services.drop("processing", at.node or "")
+            if ask(handler, context, error, "processing.exception.handler") is Response.CONTINUE:
+                self.services.drop("processing", context.node or "")
                 return
         line = user_line(error)
         raise StreamsProcessingError(
             f"{type(error).__name__}: {error}"
             + (f"\n  {line}" if line else "")
-            + f"\n  in a global store's processor, at {at.topic}-{at.partition} offset {at.offset}",
+            + f"\n  in a global store's processor, at {context.topic}-{context.partition} offset {context.offset}",
             hint="fix the function, or set processing.exception.handler to 'continue' and processing.exception.handler.global.enabled",
-            node=at.node,
-            topic=at.topic,
-            partition=at.partition,
-            offset=at.offset,
+            node=context.node,
+            topic=context.topic,
+            partition=context.partition,
+            offset=context.offset,
             user_line=line,
         ) from error
 

@@ -173,7 +173,8 @@ class StreamTask:
         self.group = PartitionGroup(self._queues(), self.services.clock, spec.config["max.task.idle.ms"])
         self.counts = self.services.counts
         for source in set(spec.partitions.values()):
-            self.counts.entered[source] = partial(self.group.entered, [at for at, name in spec.partitions.items() if name == source])
+            partitions = [partition for partition, name in spec.partitions.items() if name == source]
+            self.counts.entered[source] = partial(self.group.entered, partitions)
 
     def attach(
         self,
@@ -489,13 +490,16 @@ class StreamTask:
         loops = {name: self._loop_of(source) for name, source in compiled.items()}
         record, clock, watched = self.services.record, self.services.clock, self.services.points.watched
         threshold = self._loop_threshold
-        places = [RecordPosition.parse(text) for text in self.spec.config[SKIPPED_RECORDS].split(",") if text]
-        skipped = {at: frozenset(place.offset for place in places if place[:2] == at) for at in self.spec.partitions}
+        positions = [RecordPosition.parse(text) for text in self.spec.config[SKIPPED_RECORDS].split(",") if text]
+        skipped = {
+            partition: frozenset(position.offset for position in positions if position[:2] == partition)
+            for partition in self.spec.partitions
+        }
         return [
-            RecordQueue(at, compiled[name], record, clock, skipped[at])
+            RecordQueue(partition, compiled[name], record, clock, skipped[partition])
             if (loop := loops[name]) is None
-            else FusedQueue(at, compiled[name], record, clock, skipped[at], fused=loop, watched=watched, threshold=threshold)
-            for at, name in self.spec.partitions.items()
+            else FusedQueue(partition, compiled[name], record, clock, skipped[partition], fused=loop, watched=watched, threshold=threshold)
+            for partition, name in self.spec.partitions.items()
         ]
 
     def _loop_of(self, source: CompiledSource) -> Fused | None:
@@ -554,8 +558,8 @@ class StreamTask:
 
     def _trace_on(self, node: str | None) -> None:
         if self._trace is not None:
-            self._work[0], at = node, self.services.record
-            self._trace.at(node, at.topic, at.partition, at.offset)
+            self._work[0], record = node, self.services.record
+            self._trace.at(node, record.topic, record.partition, record.offset)
 
     def _owner_of(self, store: str) -> str | None:
         return next((node.name for node in self.spec.subtopology.nodes if store in getattr(node, "stores", ())), None)

@@ -125,9 +125,9 @@ class TaskServices:
 
     def error_context(self, node: str) -> ErrorContext:
         """Return the context of the current record for a handler."""
-        at = self.record
-        raw = as_received(at.raw_key, at.raw_value, at.headers)
-        return ErrorContext(node, str(self.task_id), at.topic, at.partition, at.offset, at.timestamp, *raw)
+        record = self.record
+        raw = as_received(record.raw_key, record.raw_value, record.headers)
+        return ErrorContext(node, str(self.task_id), record.topic, record.partition, record.offset, record.timestamp, *raw)
 
     def dead_letter(self, context: ErrorContext, error: Exception) -> None:
         """Write a skipped source record to the dead-letter topic, if there is one, in the same commit as all other output."""

@@ -71,10 +71,10 @@ class TaskErrors:
     def explain(self, error: BaseException, node: str | None, otherwise: str = "a punctuation") -> StreamsProcessingError:
         """Return an error of user code with the node, the record and the user's line."""
         node = node_of_traceback(error, self.codes) or node
-        at, line = context_of_error(error, self._services.record), user_line(error)
+        context, line = context_of_error(error, self._services.record), user_line(error)
         if line is None and isinstance(error, SerializationError):  # the call that lacks a serde
             line = next((line_of(one.origin) for one in self._nodes if one.name == node), None)
-        where = f"{at.topic}-{at.partition} offset {at.offset}" if at.topic is not None else otherwise
+        where = f"{context.topic}-{context.partition} offset {context.offset}" if context.topic is not None else otherwise
         return StreamsProcessingError(
             f"{type(error).__name__}: {error.message if isinstance(error, KStreamsError) else error}"
             + (f"\n  {line}" if line else "")
@@ -84,9 +84,9 @@ class TaskErrors:
             or "fix the function and deploy again; committed results are kept and nothing is lost",
             node=node,
             task=str(self._services.task_id),
-            topic=at.topic,
-            partition=at.partition,
-            offset=at.offset,
+            topic=context.topic,
+            partition=context.partition,
+            offset=context.offset,
             user_line=line,
         )
 

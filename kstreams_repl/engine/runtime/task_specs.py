@@ -27,7 +27,7 @@ def task_specs(topology: Any, application_id: str, config: StreamsConfig, resolv
             application_id,
             parts[task.subtopology],
             task,
-            {at: _source_of(parts[task.subtopology], at, application_id, internal) for at in partitions},
+            {partition: _source_of(parts[task.subtopology], partition, application_id, internal) for partition in partitions},
             config,
             internal,
         )
@@ -35,13 +35,13 @@ def task_specs(topology: Any, application_id: str, config: StreamsConfig, resolv
     }
 
 
-def _source_of(part: Subtopology, at: TopicPartition, application_id: str, internal: frozenset[str]) -> str:
+def _source_of(part: Subtopology, partition: TopicPartition, application_id: str, internal: frozenset[str]) -> str:
     """Return the source node that reads a topic, given its name on the broker."""
-    logical = at.topic.removeprefix(f"{application_id}-")
+    logical = partition.topic.removeprefix(f"{application_id}-")
     for node in part.nodes:
-        if isinstance(node, SourceNode) and (at.topic in node.topics or (logical in internal and logical in node.topics)):
+        if isinstance(node, SourceNode) and (partition.topic in node.topics or (logical in internal and logical in node.topics)):
             return node.name
     for node in part.nodes:
-        if isinstance(node, SourceNode) and node.pattern is not None and re.fullmatch(node.pattern, at.topic):
+        if isinstance(node, SourceNode) and node.pattern is not None and re.fullmatch(node.pattern, partition.topic):
             return node.name
-    raise TopologyError(f"no source of sub-topology {part.id} reads {at.topic}", topic=at.topic)
+    raise TopologyError(f"no source of sub-topology {part.id} reads {partition.topic}", topic=partition.topic)

@@ -223,14 +223,14 @@ def _skip_none(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def to_send(serialize: Serializer) -> Serializer:
     """Return a serde's `serialize` for a caller that copies the bytes at once, as a Kafka client does."""
-    found: Serializer = getattr(serialize, "to_send", serialize)
-    return found
+    to_send: Serializer = getattr(serialize, "to_send", serialize)
+    return to_send
 
 
 def of_values(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Return a serde's `serialize` or `deserialize` for values that are never None."""
-    found: Callable[[Any], Any] = getattr(function, "of_values", function)
-    return found
+    of_values: Callable[[Any], Any] = getattr(function, "of_values", function)
+    return of_values
 
 
 def _guess_size(value: Any) -> int:

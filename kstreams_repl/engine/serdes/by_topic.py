@@ -27,7 +27,7 @@ def parse(text: str | None) -> dict[str, Pair]:
     Raises:
         ConfigError: the text does not have that form, or names an unknown serde.
     """
-    found: dict[str, Pair] = {}
+    pairs: dict[str, Pair] = {}
     for entry in filter(None, (part.strip() for part in (text or "").split(","))):
         match = _ENTRY.fullmatch(entry)
         if match is None:
@@ -35,8 +35,8 @@ def parse(text: str | None) -> dict[str, Pair]:
                 f"cannot parse {entry!r} in {SETTING}: expected topic=key:value",
                 hint="topic=key:value: orders=string:json, words=:string", key=SETTING,
             )
-        found[match[1]] = (_named(match[2]), _named(match[3]))
-    return found
+        pairs[match[1]] = (_named(match[2]), _named(match[3]))
+    return pairs
 
 
 def write(pairs: Mapping[str, Pair]) -> str:
@@ -51,8 +51,8 @@ def has_name(serde: Serde | None) -> bool:
 
 def common(pairs: Mapping[str, Pair], topics: Sequence[str]) -> Pair:
     """Return the serdes for a source of several topics: those that are the same for all of them."""
-    found = [pairs.get(topic, (None, None)) for topic in topics] or [(None, None)]
-    keys, values = {id(pair[0]): pair[0] for pair in found}, {id(pair[1]): pair[1] for pair in found}
+    given = [pairs.get(topic, (None, None)) for topic in topics] or [(None, None)]
+    keys, values = {id(pair[0]): pair[0] for pair in given}, {id(pair[1]): pair[1] for pair in given}
     return next(iter(keys.values())) if len(keys) == 1 else None, next(iter(values.values())) if len(values) == 1 else None
 
 

@@ -68,10 +68,10 @@ def varint(number: int) -> bytes:
     return bytes(out)
 
 
-def read_varint(data: bytes, at: int = 0) -> tuple[int, int]:
+def read_varint(data: bytes, position: int = 0) -> tuple[int, int]:
     """Return (number, index of the first byte after it)."""
     number = shift = 0
-    for index, byte in enumerate(data[at:] if at else data, at):
+    for index, byte in enumerate(data[position:] if position else data, position):
         number |= (byte & 0x7F) << shift
         if byte < 0x80:
             return number >> 1, index + 1

@@ -53,8 +53,8 @@ def framed(data: bytes | None, headers: Headers | None, part: Part) -> bytes | N
     if data is None or not headers:
         return data
     name = _NAMES[part]
-    for found, schema_id in reversed(headers):  # the last one counts, as in Kafka's `lastHeader`
-        if found == name:
+    for header, schema_id in reversed(headers):  # the last one counts, as in Kafka's `lastHeader`
+        if header == name:
             return data if schema_id is None else Framed.of(schema_id, data)
     return data
 

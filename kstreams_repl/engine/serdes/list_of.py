@@ -71,31 +71,31 @@ def list_of(inner: Serde | str) -> Serde:
 
 def _read(data: bytes, entries: Serde, fixed: int | None) -> tuple[list[Any], int]:
     """Return the list, and the index of the first byte after it."""
-    flag, at = data[0], 1
+    flag, position = data[0], 1
     nulls: set[int] = set()
     if flag == _BARE:
         if fixed is None:
             raise ValueError("entries without their sizes")
-        count, at = _INT.unpack_from(data, at)[0], at + 4
+        count, position = _INT.unpack_from(data, position)[0], position + 4
         if not 0 <= 4 * count <= len(data):
             raise ValueError("a count that does not fit")
-        nulls = {index for (index,) in _INT.iter_unpack(data[at : at + 4 * count])}
-        at += 4 * count
+        nulls = {index for (index,) in _INT.iter_unpack(data[position : position + 4 * count])}
+        position += 4 * count
     elif flag != _SIZED:
         raise ValueError("an unknown flag")
-    size, at = _INT.unpack_from(data, at)[0], at + 4
+    size, position = _INT.unpack_from(data, position)[0], position + 4
     if not 0 <= size <= len(data) + len(nulls):
         raise ValueError("a size that does not fit")
     values: list[Any] = []
     for index in range(size):
         length = fixed or 0
         if flag == _SIZED:
-            length, at = _INT.unpack_from(data, at)[0], at + 4
+            length, position = _INT.unpack_from(data, position)[0], position + 4
         if index in nulls or length == _NULL:
             values.append(None)
             continue
-        if length < 0 or at + length > len(data):
+        if length < 0 or position + length > len(data):
             raise ValueError("an entry beyond the end")
-        values.append(entries.deserialize(data[at : at + length]))
-        at += length
-    return values, at
+        values.append(entries.deserialize(data[position : position + length]))
+        position += length
+    return values, position

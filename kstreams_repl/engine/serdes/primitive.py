@@ -161,11 +161,11 @@ def _serialize_uuid(value: Any) -> bytes | None:
 def _deserialize_uuid(data: bytes | None) -> Uuid | None:
     if data is None:
         return None
-    found = _UUID.fullmatch(data.decode("utf-8", "replace")) if len(data) <= 36 else None
-    if found is None:
+    match = _UUID.fullmatch(data.decode("utf-8", "replace")) if len(data) <= 36 else None
+    if match is None:
         raise wrong_bytes("uuid", data, "its text, such as 123e4567-e89b-12d3-a456-426614174000")
     bits = 0
-    for group, size in zip(found.groups(), (32, 16, 16, 16, 48), strict=True):
+    for group, size in zip(match.groups(), (32, 16, 16, 16, 48), strict=True):
         bits = bits << size | int(group, 16) & (1 << size) - 1
     return Uuid(int=bits)
 

@@ -55,10 +55,10 @@ class TopologyChecks(TopologyGraph):
 
     def _check_history(self, builder: StoreBuilder) -> None:
         """Raise if the name of a versioned store's history store is taken: it lies next to the other stores of its task."""
-        known = {**self._stores, **self._global_stores, builder.name: builder}
-        for store in known.values():
+        stores = {**self._stores, **self._global_stores, builder.name: builder}
+        for store in stores.values():
             other = store.name + HISTORY_SUFFIX
-            if store.kind is StoreKind.VERSIONED and other in known and builder.name in (store.name, other):
+            if store.kind is StoreKind.VERSIONED and other in stores and builder.name in (store.name, other):
                 raise TopologyError(
                     f"the store name {other!r} is taken by the history of the versioned store {store.name!r}",
                     hint="choose another name",

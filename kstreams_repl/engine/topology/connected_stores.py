@@ -29,13 +29,13 @@ def supplied_stores(supplier: Any, node: str) -> tuple[StoreBuilder, ...]:
             hint="a class that is its own supplier has it as a @staticmethod or @classmethod",
             node=node,
         ) from cause
-    found = stores()
-    if found is None:
+    supplied = stores()
+    if supplied is None:
         return ()
-    builders = tuple(found) if isinstance(found, Iterable) else (found,)
-    if not isinstance(found, Iterable) or not all(isinstance(builder, StoreBuilder) for builder in builders):
+    builders = tuple(supplied) if isinstance(supplied, Iterable) else (supplied,)
+    if not isinstance(supplied, Iterable) or not all(isinstance(builder, StoreBuilder) for builder in builders):
         raise TopologyError(
-            f"expected store builders from stores() of the supplier of {node!r}, got {found!r}",
+            f"expected store builders from stores() of the supplier of {node!r}, got {supplied!r}",
             hint='return a list of store builders: [StoreBuilder("name", StoreKind.KEY_VALUE)]',
             node=node,
         )

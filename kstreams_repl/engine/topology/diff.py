@@ -195,24 +195,24 @@ def _planned_store(
     before, after = old_stores.get(name), new_stores.get(name)
     earlier = left(name) if before is None and after is not None else None
     if earlier is not None:
-        found = _store_diff(all_stores(earlier).get(name), after, earlier, new, schemas)
-        if found.change is StoreChange.REFUSED:
-            found = replace(found, reason=f"an earlier version left rows: {found.reason}")
+        change = _store_diff(all_stores(earlier).get(name), after, earlier, new, schemas)
+        if change.change is StoreChange.REFUSED:
+            change = replace(change, reason=f"an earlier version left rows: {change.reason}")
         else:
-            found = StoreDiff(name, StoreChange.NEW, "with the rows that an earlier version left")
+            change = StoreDiff(name, StoreChange.NEW, "with the rows that an earlier version left")
         before = all_stores(earlier)[name]
     else:
-        found = _store_diff(before, after, old, new, schemas)
-    if after is None or before is None or not reset and found.change is not StoreChange.REFUSED:
-        return found
+        change = _store_diff(before, after, old, new, schemas)
+    if after is None or before is None or not reset and change.change is not StoreChange.REFUSED:
+        return change
     why = _why_not_emptied(before, after, old, new)
     if not reset:
         hint = _RENAME if why else _RESET.format(name)
         way = "" if earlier is not None else _conversion(name, before, after, old, new, schemas)
-        return replace(found, hint=f"{way}, {hint}" if way else hint)
+        return replace(change, hint=f"{way}, {hint}" if way else hint)
     if why:
         return StoreDiff(name, StoreChange.REFUSED, why, _RENAME)
-    return StoreDiff(name, StoreChange.RESET, f"its rows are deleted{f': {found.reason}' if found.reason else ''}")
+    return StoreDiff(name, StoreChange.RESET, f"its rows are deleted{f': {change.reason}' if change.reason else ''}")
 
 
 def _converted_store(

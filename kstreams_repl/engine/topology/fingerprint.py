@@ -51,18 +51,18 @@ def whole_fingerprint(value: Any, depth: int = 2 * DEPTH) -> Any:
     return _Fingerprint(reads=True).of(value, depth)
 
 
-def canonical(found: Any) -> str:
+def canonical(value: Any) -> str:
     """Return a fingerprint as text that is the same in every process.
 
     Example:
         >>> canonical(("a", frozenset({2, 1})))
         "('a',{1,2})"
     """
-    if isinstance(found, tuple):
-        return f"({','.join(map(canonical, found))})"
-    if isinstance(found, frozenset):
-        return f"{{{','.join(sorted(map(canonical, found)))}}}"
-    return repr(found)
+    if isinstance(value, tuple):
+        return f"({','.join(map(canonical, value))})"
+    if isinstance(value, frozenset):
+        return f"{{{','.join(sorted(map(canonical, value)))}}}"
+    return repr(value)
 
 
 class _Fingerprint:
@@ -229,14 +229,14 @@ def _content_hash(value: Collection[Any]) -> bytes | None:
         pass
     if len(value) <= MOST_ITEMS:
         return None
-    found = hashlib.sha256()
-    pickler = pickle.Pickler(cast("Any", types.SimpleNamespace(write=found.update)), protocol=4)
+    digest = hashlib.sha256()
+    pickler = pickle.Pickler(cast("Any", types.SimpleNamespace(write=digest.update)), protocol=4)
     pickler.fast = True  # no memo, so identity of the items does not matter
     try:
         pickler.dump(plain)
     except Exception:
         return None
-    return found.digest()
+    return digest.digest()
 
 
 def _reduced(value: Any) -> Iterator[Any]:
@@ -268,7 +268,7 @@ def is_users(module: str | None) -> bool:
 def is_installed(file: str) -> bool:
     """Return whether a file belongs to Python or to an installed package."""
     places = {Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
-    return any(Path(file).resolve().is_relative_to(place) for place in places)
+    return any(Path(file).resolve().is_relative_to(folder) for folder in places)
 
 
 def content_of(cell: Any) -> Any:

@@ -38,11 +38,11 @@ class NodeDiff:
 def whole_code(topology: TopologyGraph) -> dict[str, Any]:
     """Return what each node's functions do now, and what they read from the user's modules; omits nodes that cannot be
     inspected."""
-    found = {}
+    code = {}
     for node in topology.nodes.values():
         with suppress(Exception):  # attributes of user objects may raise
-            found[node.name] = _code(node, whole_fingerprint)
-    return found
+            code[node.name] = _code(node, whole_fingerprint)
+    return code
 
 
 def node_diff(old: Node | None, new: Node | None, ran: Any = None, schemas: Sequence[SchemaDiff] = ()) -> NodeDiff:

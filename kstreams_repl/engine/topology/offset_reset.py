@@ -85,10 +85,10 @@ def duration_ms(policy: str) -> int | None:
         >>> duration_ms("by_duration:P1DT30M")
         88200000
     """
-    found = _ISO.fullmatch(policy.removeprefix(_BY_DURATION)) if policy.startswith(_BY_DURATION) else None
-    if found is None or not any(found.groups()):
+    match = _ISO.fullmatch(policy.removeprefix(_BY_DURATION)) if policy.startswith(_BY_DURATION) else None
+    if match is None or not any(match.groups()):
         return None
-    parts = {name: float(number or 0) for name, number in found.groupdict().items()}
+    parts = {name: float(number or 0) for name, number in match.groupdict().items()}
     return round(timedelta(**parts).total_seconds() * 1000)
 
 

@@ -182,9 +182,9 @@ def _groups(part: int, sizes: Mapping[str, int], grouper: PartitionGrouper) -> l
             topic=next(iter(sizes), None),
         ) from error
     given = [partition for group in groups for partition in group]
-    wanted = {TopicPartition(topic, number) for topic, count in sizes.items() for number in range(count)}
-    if len(given) != len(wanted) or set(given) != wanted:
-        wrong = sorted(wanted.symmetric_difference(given)) or sorted({tp for tp in given if given.count(tp) > 1})
+    expected = {TopicPartition(topic, number) for topic, count in sizes.items() for number in range(count)}
+    if len(given) != len(expected) or set(given) != expected:
+        wrong = sorted(expected.symmetric_difference(given)) or sorted({tp for tp in given if given.count(tp) > 1})
         raise TopologyError(
             f"the partition grouper did not put {wrong[0]} of sub-topology {part} into exactly one group",
             hint="return every partition of every topic once",
@@ -194,7 +194,7 @@ def _groups(part: int, sizes: Mapping[str, int], grouper: PartitionGrouper) -> l
     return groups
 
 
-def _source_topics(part: Subtopology, topology: TopologyGraph, application_id: str, known: Mapping[str, int]) -> tuple[str, ...]:
+def _source_topics(part: Subtopology, topology: TopologyGraph, application_id: str, sizes: Mapping[str, int]) -> tuple[str, ...]:
     """Return the topics its sources read. A pattern does not match the application's own topics, which exist from the second
     start on."""
     own = own_topics(topology, application_id)
@@ -204,13 +204,13 @@ def _source_topics(part: Subtopology, topology: TopologyGraph, application_id: s
             continue
         if node.pattern is not None:
             pattern = node.pattern
-            matching = (topic for topic in sorted(known) if pattern.fullmatch(topic))
+            matching = (topic for topic in sorted(sizes) if pattern.fullmatch(topic))
             topics.update(dict.fromkeys(topic for topic in matching if topic not in own))
         for topic in node.topics:
-            if topic not in topology.internal_topics and topic not in known:
+            if topic not in topology.internal_topics and topic not in sizes:
                 raise UnknownTopicError(
                     f"source {node.name!r} reads topic {topic!r}, which is not on the cluster",
-                    hint=did_you_mean(topic, known) or f"create it first: session.create_topic({topic!r})",
+                    hint=did_you_mean(topic, sizes) or f"create it first: session.create_topic({topic!r})",
                     node=node.name,
                     topic=topic,
                 )
@@ -222,39 +222,39 @@ def _repartition_counts(
     topology: TopologyGraph,
     parts: Collection[Subtopology],
     sources: Mapping[int, tuple[str, ...]],
-    known: Mapping[str, int],
+    sizes: Mapping[str, int],
     existing: Mapping[str, int],
 ) -> dict[str, int]:
-    wanted = dict.fromkeys(topic for part in parts for topic in sources[part.id] if topic in topology.internal_topics)
-    counts = {topic: count for topic in wanted if (count := topology.internal_topics[topic]) is not None}
-    counts = {topic: existing[topic] for topic in wanted if topic in existing} | counts
+    topics = dict.fromkeys(topic for part in parts for topic in sources[part.id] if topic in topology.internal_topics)
+    counts = {topic: count for topic in topics if (count := topology.internal_topics[topic]) is not None}
+    counts = {topic: existing[topic] for topic in topics if topic in existing} | counts
     writers = {
         topic: [part.id for part in parts if any(isinstance(node, SinkNode) and node.topic == topic for node in part.nodes)]
-        for topic in wanted
+        for topic in topics
     }
-    missing = [topic for topic in wanted if topic not in counts]
+    missing = [topic for topic in topics if topic not in counts]
     while missing:
-        found = False
+        progress = False
         for topic in missing:
             upstream = [up for part in writers[topic] for up in sources[part]]
-            candidates = [counts.get(up) if up in topology.internal_topics else known[up] for up in upstream]
+            candidates = [counts.get(up) if up in topology.internal_topics else sizes[up] for up in upstream]
             largest = max((count for count in candidates if count is not None), default=None)
             if largest is not None:
                 counts[topic] = largest
-                found = True
+                progress = True
         missing = [topic for topic in missing if topic not in counts]
-        if missing and not found:
+        if missing and not progress:
             raise UnknownTopicError(
                 f"the number of partitions of {', '.join(missing)} is unknown",
                 hint="make sure that every source topic exists and that each pattern matches at least one topic",
                 topic=missing[0],
             )
-    return {topic: counts[topic] for topic in wanted}
+    return {topic: counts[topic] for topic in topics}
 
 
-def _enforce(group: frozenset[str], asked: Mapping[str, int | None], counts: dict[str, int], known: Mapping[str, int]) -> None:
+def _enforce(group: frozenset[str], asked: Mapping[str, int | None], counts: dict[str, int], sizes: Mapping[str, int]) -> None:
     internal = sorted(topic for topic in group if topic in counts)
-    external = {topic: known[topic] for topic in sorted(group) if topic not in counts}
+    external = {topic: sizes[topic] for topic in sorted(group) if topic not in counts}
     if external:
         if len(set(external.values())) > 1:
             raise _not_copartitioned(

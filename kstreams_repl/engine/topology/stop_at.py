@@ -60,7 +60,8 @@ class StopAt:
             return StopAt(records=number)
         if text.startswith("{"):
             plain = json.loads(text)
-            return StopAt(offsets={str(topic): {int(at): _offset(offset) for at, offset in of.items()} for topic, of in plain.items()})
+            by_topic = plain.items()
+            return StopAt(offsets={str(topic): {int(number): _offset(offset) for number, offset in of.items()} for topic, of in by_topic})
         if text.lstrip("-").isdecimal():
             return StopAt(time_ms=int(text))
         moment = datetime.fromisoformat(text)

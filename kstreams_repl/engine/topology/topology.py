@@ -201,8 +201,8 @@ class Topology(TopologyChecks):
             ['last']
         """
         name = self._store_name(builder)
-        known = self._stores.get(name)
-        if (known is not None and known is not builder) or name in self._global_stores:
+        earlier = self._stores.get(name)
+        if (earlier is not None and earlier is not builder) or name in self._global_stores:
             raise TopologyError(
                 f"a different store named {name!r} was already added",
                 hint="store names are unique in a topology: choose another one, or share the store by passing its name in stores=[...]",

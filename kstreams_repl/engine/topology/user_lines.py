@@ -29,12 +29,12 @@ class UserLine(NamedTuple):
 
 def user_line(error: BaseException) -> UserLine | None:
     """Return the innermost line of user code on the traceback; None if there is none."""
-    found = None
+    innermost = None
     for frame, line in walk_tb(error.__traceback__):
         name = frame.f_code.co_filename
         if is_users(name):
-            found = UserLine(name, line, linecache.getline(name, line).strip())
-    return found
+            innermost = UserLine(name, line, linecache.getline(name, line).strip())
+    return innermost
 
 
 def line_of(origin: Origin) -> UserLine | None:

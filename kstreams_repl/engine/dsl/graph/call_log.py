@@ -224,17 +224,17 @@ class BuildLog:
         """Replace functions of the call that made a node, in place; see `StreamsBuilder.replace`."""
         call = self._maker(node)
         bound, keyed = _bound(call)
-        known = [name for name, value in keyed.items() if callable(value)]
+        callables = [name for name, value in keyed.items() if callable(value)]
         origin, edited = user_origin(), dict(call.edited)
         for name, function in functions.items():
             if name is None:
-                name = known[0] if known else None
-            if name is None or name not in known:
+                name = callables[0] if callables else None
+            if name is None or name not in callables:
                 raise TopologyError(
                     f"{call.name}() that made {node} has no function {name!r}"
                     if name
                     else f"{call.name}() that made {node} takes no function",
-                    hint=f"its functions are: {', '.join(known) or 'none'}",
+                    hint=f"its functions are: {', '.join(callables) or 'none'}",
                     node=node,
                 )
             if not callable(function):

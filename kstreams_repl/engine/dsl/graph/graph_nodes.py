@@ -375,12 +375,12 @@ def find_parent(start: GraphNode, matches: Callable[[GraphNode], bool]) -> Graph
     search."""
     if matches(start):
         return start
-    found = None
+    matching = None
     for parent in start.parents:
         if matches(parent):
             return parent
-        found = find_parent(parent, matches)
-    return found
+        matching = find_parent(parent, matches)
+    return matching
 
 
 def key_changing_parent(node: GraphNode) -> GraphNode | None:

@@ -174,10 +174,10 @@ def check_callable(function: Any, what: str, operator: str, arguments: str | Non
     try:
         signature.bind(*names)
     except TypeError as cause:
-        wanted = f"lambda {arguments}: ..." if names else "lambda: ..."
+        example = f"lambda {arguments}: ..." if names else "lambda: ..."
         raise TopologyError(
             f"the {what} of {operator}() must take {len(names)} arguments ({arguments}), got {function!r}: {cause}",
-            hint=f"write it as {wanted}",
+            hint=f"write it as {example}",
         ) from cause
 
 
@@ -188,5 +188,5 @@ def check_kind(other: Any, kinds: type | tuple[type, ...], operator: str) -> Non
         TopologyError: names the expected types.
     """
     if not isinstance(other, kinds):
-        wanted = " or ".join(kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
-        raise TopologyError(f"{operator}() expected a {wanted}, got {other!r}", hint=f"pass the {wanted} that another call returned")
+        expected = " or ".join(kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
+        raise TopologyError(f"{operator}() expected a {expected}, got {other!r}", hint=f"pass the {expected} that another call returned")

@@ -69,11 +69,11 @@ def join(
 _STREAM_OPTIONS = ("store", "key_serde", "value_serde", "other_value_serde", "logging", "persistent", "name", "prior")
 
 
-def _refuse_others(options: dict[str, Any], known: tuple[str, ...], what: str) -> None:
+def _refuse_others(options: dict[str, Any], allowed: tuple[str, ...], what: str) -> None:
     for option in options:
-        if option not in known:
+        if option not in allowed:
             raise TopologyError(
-                f"a {what} has no argument {option!r}", hint=f"it has: {', '.join(name for name in known if name != 'prior')}"
+                f"a {what} has no argument {option!r}", hint=f"it has: {', '.join(name for name in allowed if name != 'prior')}"
             )
 
 

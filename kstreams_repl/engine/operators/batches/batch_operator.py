@@ -61,4 +61,4 @@ class BatchOperator(Operator):
 def without_deleted(values: Sequence[Any], indices: Sequence[int], rows: RecordColumns) -> list[Any]:
     """Return the values with None for those that come from a record whose value is None: a deletion stays one."""
     has_value = rows.has_value()
-    return list(values) if has_value is None else [value if has_value[at] else None for value, at in zip(values, indices, strict=True)]
+    return list(values) if has_value is None else [value if has_value[row] else None for value, row in zip(values, indices, strict=True)]

@@ -44,7 +44,7 @@ class JsonReader:
             record = _typed_dict("Record", kinds, total=False)
             got = [f".get({name!r})" for name in kinds]
         else:
-            own = [(f"f{at}", kind, field(default=None, name=name)) for at, (name, kind) in enumerate(kinds.items())]
+            own = [(f"f{index}", kind, field(default=None, name=name)) for index, (name, kind) in enumerate(kinds.items())]
             record = defstruct("Record", own, gc=False)
             got = [f".{name}" for name, *_ in own]
         lists = ", ".join(f"[row{how} for row in rows]" for how in got)
@@ -62,16 +62,16 @@ class JsonReader:
         import pyarrow as pa
         from msgspec import DecodeError, ValidationError
 
-        found: list[bool] | None = None
+        has_value: list[bool] | None = None
         try:
             try:
                 rows = list(map(self._decode, texts))  # type: ignore[arg-type]
             except (TypeError, ValidationError):  # there may be None or null
                 read = [None if text is None else self._decode_or_null(text) for text in texts]
-                found = [row is not None for row in read]
+                has_value = [row is not None for row in read]
                 rows = [self._empty if row is None else row for row in read]
             fields = zip(self._schema, self._lists(rows), strict=True)
-            return {field.name: _array(values, field.type) for field, values in fields}, found
+            return {field.name: _array(values, field.type) for field, values in fields}, has_value
         except (DecodeError, UnicodeDecodeError, pa.ArrowException, OverflowError) as cause:
             listed = ", ".join(f"{field.name} {field.type}" for field in self._schema)
             raise InvalidRecordError(

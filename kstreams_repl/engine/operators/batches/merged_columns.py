@@ -121,31 +121,31 @@ class MergedColumns:
         np, keys = self._np, partials.keys
         if self._cache.release():  # rows that were read, or put from outside
             self.clear()
-        at = np.fromiter(map(self._numbers.get, keys, repeat(-1)), np.int64, len(keys))
-        missing = np.flatnonzero(at < 0)
+        rows = np.fromiter(map(self._numbers.get, keys, repeat(-1)), np.int64, len(keys))
+        missing = np.flatnonzero(rows < 0)
         if len(missing):
             new = list(map(keys.__getitem__, missing.tolist()))
             self._load(new)
-            at[missing] = list(map(self._numbers.__getitem__, new))
-        rounds = [slice(None)] if len(set(keys)) == len(keys) else _rounds(at, np)
+            rows[missing] = list(map(self._numbers.__getitem__, new))
+        rounds = [slice(None)] if len(set(keys)) == len(keys) else _rounds(rows, np)
         try:
             for part in rounds:
                 for column, result in zip(self._columns, partials.results, strict=True):
-                    self._size += column.merge(at[part], result[part])
+                    self._size += column.merge(rows[part], result[part])
         except _Misfit as error:
             self._locate(partials, int(np.arange(len(keys))[part][error.at]))
             self._record.raised(error.cause)
             raise error.cause from None
-        np.maximum.at(self._times, at, np.asarray(partials.timestamps, np.int64))
-        self._offsets[at], self._partitions[at], self._topics[at] = partials.offsets, partials.partitions, partials.topics
+        np.maximum.at(self._times, rows, np.asarray(partials.timestamps, np.int64))
+        self._offsets[rows], self._partitions[rows], self._topics[rows] = partials.offsets, partials.partitions, partials.topics
         if partials.headers is not None:
-            self._headers.update(zip(at.tolist(), partials.headers, strict=True))
+            self._headers.update(zip(rows.tolist(), partials.headers, strict=True))
         elif self._headers:
-            for number in at.tolist():
+            for number in rows.tolist():
                 self._headers.pop(number, None)
-        fresh = at[~self._dirty[at]]
-        self._dirty[at] = True
-        self._changed.append(at)
+        fresh = rows[~self._dirty[rows]]
+        self._dirty[rows] = True
+        self._changed.append(rows)
         self._size += len(fresh) * (ENTRY_OVERHEAD + len(keys[0]) + _VALUE_SIZE * (1 + len(self._columns)))
         if self._cache.account_over(self._size):
             self.flush()
@@ -165,20 +165,20 @@ class MergedColumns:
         stored = list(map(self._cache.below, new))
         if stored.count(None) == len(stored):
             return
-        found = [(number, self._codec.decode(data)) for number, data in enumerate(stored, first) if data is not None]
-        rows = [self._merge.results(self._key_of(self._keys[number]), value) for number, (value, _) in found]
-        at = self._np.array([number for number, _ in found], self._np.int64)
-        self._times[at] = [timestamp for _, (_, timestamp) in found]
+        loaded = [(number, self._codec.decode(data)) for number, data in enumerate(stored, first) if data is not None]
+        rows = [self._merge.results(self._key_of(self._keys[number]), value) for number, (value, _) in loaded]
+        numbers = self._np.array([number for number, _ in loaded], self._np.int64)
+        self._times[numbers] = [timestamp for _, (_, timestamp) in loaded]
         for column, values in zip(self._columns, zip(*rows, strict=True), strict=True):
-            column.fill(at, values)
+            column.fill(numbers, values)
 
-    def _locate(self, partials: PartialColumns, at: int) -> None:
+    def _locate(self, partials: PartialColumns, row: int) -> None:
         """Set the coordinates of a partial's record."""
         record, topics, partitions = self._record, partials.topics, partials.partitions
-        record.timestamp, record.offset = partials.timestamps[at], partials.offsets[at]
-        record.topic = topics[at] if isinstance(topics, list) else topics
-        record.partition = partitions[at] if isinstance(partitions, list) else partitions
-        record.headers = _NO_HEADERS if partials.headers is None else partials.headers[at]
+        record.timestamp, record.offset = partials.timestamps[row], partials.offsets[row]
+        record.topic = topics[row] if isinstance(topics, list) else topics
+        record.partition = partitions[row] if isinstance(partitions, list) else partitions
+        record.headers = _NO_HEADERS if partials.headers is None else partials.headers[row]
         record.raw_key = record.raw_value = None
 
     # ---- flushing
@@ -205,24 +205,24 @@ class MergedColumns:
             self._keep(at[-_CAPACITY // 2 :])
         self._cache.write_over(keys, data, times, headers, origins)
 
-    def _written(self, at: Any) -> list[bytes | None]:
+    def _written(self, rows: Any) -> list[bytes | None]:
         """Return the serialized values of rows."""
-        columns = [column.values_at(at) for column in self._columns]
-        if self._layout is not None and all(column.is_whole(at) for column in self._columns):
+        columns = [column.values_at(rows) for column in self._columns]
+        if self._layout is not None and all(column.is_whole(rows) for column in self._columns):
             return list(map(self._layout.__mod__, zip(*columns, strict=True)))
         row, serialize = self._merge.row, self._codec.serde.serialize
         return [serialize(row(results)) for results in zip(*columns, strict=True)]
 
-    def _keep(self, at: Any) -> None:
+    def _keep(self, rows: Any) -> None:
         """Forget the other rows."""
-        numbers = at.tolist()
+        numbers = rows.tolist()
         self._keys = list(map(self._keys.__getitem__, numbers))
         self._numbers = dict(zip(self._keys, range(len(numbers)), strict=True))
         self._headers = {new: self._headers[old] for new, old in enumerate(numbers) if old in self._headers}
         for name in ("_times", "_offsets", "_partitions", "_topics", "_dirty"):
-            setattr(self, name, getattr(self, name)[at])
+            setattr(self, name, getattr(self, name)[rows])
         for column in self._columns:
-            column.keep(at)
+            column.keep(rows)
 
 
 # ---- one column ----------------------------------------------------------------------------------------------------------------------
@@ -260,18 +260,18 @@ class _Column:
         if self._values is not None:
             self._values = _grown(self._values, room, self._np)
 
-    def keep(self, at: Any) -> None:
-        self._known = self._known[at]
-        self._values = None if self._values is None else self._values[at]
+    def keep(self, rows: Any) -> None:
+        self._known = self._known[rows]
+        self._values = None if self._values is None else self._values[rows]
 
-    def fill(self, at: Any, values: Sequence[Any]) -> None:
+    def fill(self, rows: Any, values: Sequence[Any]) -> None:
         """Put the results of rows that were read."""
-        found = _array(values, self._np)
-        if found.mask.all():
+        column = _array(values, self._np)
+        if column.mask.all():
             return
-        self._fit(found.dtype)
-        self._values[at] = found.data if self._values.dtype == found.dtype else found.data.astype(object)
-        self._known[at] = ~found.mask
+        self._fit(column.dtype)
+        self._values[rows] = column.data if self._values.dtype == column.dtype else column.data.astype(object)
+        self._known[rows] = ~column.mask
 
     def _fit(self, dtype: Any) -> None:
         """Have the column keep values of this type, too."""
@@ -280,47 +280,47 @@ class _Column:
         elif self._values.dtype != dtype:
             self._values = self._values.astype(object)
 
-    def values_at(self, at: Any) -> list[Any]:
+    def values_at(self, rows: Any) -> list[Any]:
         """Return results of rows; None for those that are not known."""
-        known = self._known[at]
+        has_value = self._known[rows]
         if self._values is None:
-            return [None] * len(at)
-        values: list[Any] = self._values[at].tolist()
-        return values if known.all() else [value if is_known else None for value, is_known in zip(values, known.tolist(), strict=True)]
+            return [None] * len(rows)
+        values: list[Any] = self._values[rows].tolist()
+        return values if has_value.all() else [value if is_set else None for value, is_set in zip(values, has_value.tolist(), strict=True)]
 
-    def is_whole(self, at: Any) -> bool:
+    def is_whole(self, rows: Any) -> bool:
         """Return whether these rows have integers."""
-        return self._values is not None and self._values.dtype == self._np.int64 and bool(self._known[at].all())
+        return self._values is not None and self._values.dtype == self._np.int64 and bool(self._known[rows].all())
 
-    def merge(self, at: Any, found: Any) -> int:
+    def merge(self, rows: Any, results: Any) -> int:
         """Merge results into these rows, each of which occurs once; return how many characters were merged.
 
         Raises:
             _Misfit: a sum is out of range.
         """
         np = self._np
-        known = ~np.ma.getmaskarray(found)
-        new = np.ma.getdata(found)
-        if not known.any():
+        has_value = ~np.ma.getmaskarray(results)
+        new = np.ma.getdata(results)
+        if not has_value.any():
             if self._kind is Merge.SAME:
-                self._known[at] = False
+                self._known[rows] = False
             return 0
         dtype = np.dtype(_DTYPES_OF_KINDS.get(new.dtype.kind, object))
         self._fit(dtype)
         if self._values.dtype == object:
-            return self._merge_objects(at, [value if is_known else None for value, is_known in zip(new.tolist(), known, strict=True)])
+            return self._merge_objects(rows, [value if is_known else None for value, is_known in zip(new.tolist(), has_value, strict=True)])
         new = new.astype(dtype, copy=False)
-        values, before = self._values, self._known[at]
+        values, before = self._values, self._known[rows]
         if self._kind is Merge.SAME:
-            values[at], self._known[at] = new, known
+            values[rows], self._known[rows] = new, has_value
             return 0
-        old = values[at]
+        old = values[rows]
         if self._kind in _ADDED:
-            values[at] = np.where(known & before, self._sum(old, new, known & before), np.where(known, new, old))
+            values[rows] = np.where(has_value & before, self._sum(old, new, has_value & before), np.where(has_value, new, old))
         else:
             better = new < old if self._kind in _LEAST else new > old
-            values[at] = np.where(known & (~before | better), new, old)
-        self._known[at] = before | known
+            values[rows] = np.where(has_value & (~before | better), new, old)
+        self._known[rows] = before | has_value
         return 0
 
     def _sum(self, old: Any, new: Any, both: Any) -> Any:
@@ -329,22 +329,22 @@ class _Column:
             total = old + new
         wrong = both & (((old ^ total) & (new ^ total)) < 0 if total.dtype == np.int64 else ~np.isfinite(total))
         if wrong.any():
-            at = int(wrong.argmax())
-            self._merge_one(at, old[at].item(), new[at].item())
+            index = int(wrong.argmax())
+            self._merge_one(index, old[index].item(), new[index].item())
         return total
 
-    def _merge_objects(self, at: Any, new: list[Any]) -> int:
+    def _merge_objects(self, rows: Any, new: list[Any]) -> int:
         np = self._np
-        old = [value if known else None for value, known in zip(self._values[at].tolist(), self._known[at].tolist(), strict=True)]
+        old = [value if is_set else None for value, is_set in zip(self._values[rows].tolist(), self._known[rows].tolist(), strict=True)]
         merged = _objects([self._merge_one(number, *pair) for number, pair in enumerate(zip(old, new, strict=True))], np)
-        self._values[at], self._known[at] = merged.data, ~merged.mask
+        self._values[rows], self._known[rows] = merged.data, ~merged.mask
         return sum(len(value) for value in new if type(value) is str)
 
-    def _merge_one(self, at: int, old: Any, new: Any) -> Any:
+    def _merge_one(self, row: int, old: Any, new: Any) -> Any:
         try:
             return self._function(old, new)
         except Exception as error:
-            raise _Misfit(at, error) from error
+            raise _Misfit(row, error) from error
 
 
 _DTYPES: dict[type, Any] = {int: "int64", float: "float64", bool: "bool"}
@@ -355,17 +355,17 @@ _LEAST = frozenset({Merge.MIN, Merge.AND})
 
 def _objects(values: Sequence[Any], np: Any) -> Any:
     """Return an array of objects; None is masked."""
-    found = np.ma.empty(len(values), object)
-    for at, value in enumerate(values):  # not by a slice, which takes lists for a dimension
-        found.data[at] = value
-    found.mask = [value is None for value in values]
-    return found
+    column = np.ma.empty(len(values), object)
+    for index, value in enumerate(values):  # not by a slice, which takes lists for a dimension
+        column.data[index] = value
+    column.mask = [value is None for value in values]
+    return column
 
 
 def _array(values: Sequence[Any], np: Any) -> Any:
     """Return objects as an array of their type; None is masked."""
-    known = [value is not None for value in values]
-    kinds = set(map(type, compress(values, known)))
+    has_value = [value is not None for value in values]
+    kinds = set(map(type, compress(values, has_value)))
     dtype = _DTYPES.get(kinds.pop()) if len(kinds) == 1 else None
     if dtype is None:
         return _objects(values, np)
@@ -373,7 +373,7 @@ def _array(values: Sequence[Any], np: Any) -> Any:
         filled = np.array([0 if value is None else value for value in values], dtype)
     except OverflowError:  # an integer of more than 64 bits
         return _objects(values, np)
-    return np.ma.array(filled, mask=[not is_known for is_known in known])
+    return np.ma.array(filled, mask=[not is_known for is_known in has_value])
 
 
 def _grown(column: Any, room: int, np: Any) -> Any:
@@ -383,10 +383,10 @@ def _grown(column: Any, room: int, np: Any) -> Any:
     return more
 
 
-def _rounds(at: Any, np: Any) -> list[Any]:
+def _rounds(rows: Any, np: Any) -> list[Any]:
     """Return the numbers of the rows in parts, in order, in none of which a row occurs twice."""
     seen: dict[int, int] = {}
-    turn = np.empty(len(at), np.int64)
-    for place, number in enumerate(at.tolist()):
-        turn[place] = seen[number] = seen.get(number, -1) + 1
+    turn = np.empty(len(rows), np.int64)
+    for index, number in enumerate(rows.tolist()):
+        turn[index] = seen[number] = seen.get(number, -1) + 1
     return [np.flatnonzero(turn == each) for each in range(int(turn.max()) + 1)]

@@ -69,8 +69,8 @@ class RecordColumns:
         """Return which records have another value than None; None if all have."""
         if self.are_read:
             return self.found
-        found = self.values() if self.texts is None else self.texts
-        return [value is not None for value in found] if None in found else None
+        texts = self.values() if self.texts is None else self.texts
+        return [value is not None for value in texts] if None in texts else None
 
     def coordinate(self, name: str, kind: str | None) -> Any:
         """Return one of `COORDINATES` as an Arrow array.
@@ -89,12 +89,12 @@ class RecordColumns:
                 return pa.compute.add(self.numbers().cast(pa.int64()), offsets[0])
             return pa.array(offsets, pa.int64())
         if name == "partition":
-            at = self.partitions
-            return pa.repeat(pa.scalar(at, pa.int32()), self.count) if isinstance(at, int) else pa.array(at, pa.int32())
+            numbers = self.partitions
+            return pa.repeat(pa.scalar(numbers, pa.int32()), self.count) if isinstance(numbers, int) else pa.array(numbers, pa.int32())
         entry = pa.struct([("name", pa.string()), ("value", pa.binary())])
         if self.headers is None or not any(self.headers):
             return pa.ListArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), self.count + 1), pa.array([], entry))
-        return pa.array([[{"name": one, "value": value} for one, value in found] for found in self.headers], pa.list_(entry))
+        return pa.array([[{"name": one, "value": value} for one, value in headers] for headers in self.headers], pa.list_(entry))
 
     def _keys(self, kind: str | None) -> Any:
         pa = arrow("a batch")
@@ -197,10 +197,10 @@ def _declared_type(name: str, kind: Any, operator: str) -> Any:
     try:
         json_type(pa.field(name, alias).type)
     except (ValueError, TypeError, AttributeError) as cause:
-        known = [text for text in _TYPES if isinstance(text, str)]
+        names = [text for text in _TYPES if isinstance(text, str)]
         raise TopologyError(
             f"{operator}() does not know the type {kind!r} of the column {name!r}",
-            hint=(did_you_mean(kind, known) if isinstance(kind, str) else None)
+            hint=(did_you_mean(kind, names) if isinstance(kind, str) else None)
             or "a type is int, float, str, bool, a name such as 'int64' or 'bigint', or an Arrow type",
         ) from cause
     return alias

@@ -39,10 +39,10 @@ def parsed(database: Any, query: Any) -> dict[str, Any]:
     table = source.get("type"), source.get("table_name"), source.get("schema_name"), source.get("catalog_name")
     if node["type"] != "SELECT_NODE" or table != ("BASE_TABLE", "this", "", ""):
         raise TopologyError(f"sql() reads nothing but the stream, by the name this: {query}", hint=ONE_SELECT)
-    found = list(parts(node))
-    if node["cte_map"]["map"] or any(part.get("class") == "SUBQUERY" for part in found):
+    inner = list(parts(node))
+    if node["cte_map"]["map"] or any(part.get("class") == "SUBQUERY" for part in inner):
         raise TopologyError(f"sql() takes no subquery and no WITH: {query}", hint=f"{ONE_SELECT}; chain two calls of sql()")
-    if source.get("sample") or any(node.get(name) for name in _REFUSED) or any(part.get("class") == "WINDOW" for part in found):
+    if source.get("sample") or any(node.get(name) for name in _REFUSED) or any(part.get("class") == "WINDOW" for part in inner):
         raise TopologyError(
             f"sql() takes no window function, ORDER BY, DISTINCT, LIMIT, HAVING, QUALIFY or sample: {query}", hint=NOT_BY_RECORD
         )

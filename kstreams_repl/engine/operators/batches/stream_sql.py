@@ -204,8 +204,8 @@ class _Sql(Query[_Plan]):
     def __call__(self, rows: RecordColumns) -> BatchResult:
         plan, records = self.planned(rows)
         if not plan.is_text:
-            found = self.run(plan.statement.table, records)
-            return BatchResult(found.column(0).to_pylist(), found.column(1).to_pylist)
+            result = self.run(plan.statement.table, records)
+            return BatchResult(result.column(0).to_pylist(), result.column(1).to_pylist)
         indices, texts = self.run(plan.statement.columns, records)
         if plan.is_object:
             written = without_deleted(list(map(str.encode, texts)), indices, rows)

@@ -70,8 +70,8 @@ class MergePartials:
 
     def __call__(self, key: Any, partial: Sequence[Any], row: Any) -> Any:
         """Return the new row."""
-        found = chain(partial, repeat(None))  # a partial of an earlier query may have fewer results
-        return self.row([merge(old, new) for merge, old, new in zip(self.functions, self.results(key, row), found, strict=False)])
+        results = chain(partial, repeat(None))  # a partial of an earlier query may have fewer results
+        return self.row([merge(old, new) for merge, old, new in zip(self.functions, self.results(key, row), results, strict=False)])
 
     @property
     def functions(self) -> list[Callable[[Any, Any], Any]]:

@@ -157,23 +157,23 @@ class _Partials(Query[_Plan]):
         if has_value is not None:
             records = records.filter(self.pa.array(has_value))
             dropped["null value"] = has_value.count(False)
-        found = self.run(plan.statement.arrays, records)
+        columns = self.run(plan.statement.arrays, records)
         for number in plan.as_json:
-            for at, text in enumerate(found[number].tolist()):
-                found[number][at] = None if text is None else serdes.json.deserialize(text.encode())
+            for index, text in enumerate(columns[number].tolist()):
+                columns[number][index] = None if text is None else serdes.json.deserialize(text.encode())
         width = len(grouping.merges) + len(grouping.averages)
-        keys = found[width:-2]
+        keys = columns[width:-2]
         masked = numpy.ma.getmaskarray(keys[0])
         if len(keys) == 1 and masked.any():  # a table has no row for it
-            dropped["null key"] = int(found[-2][masked].sum())
-            found = [column[~masked] for column in found]
-            keys = found[width:-2]
+            dropped["null key"] = int(columns[-2][masked].sum())
+            columns = [column[~masked] for column in columns]
+            keys = columns[width:-2]
         whole: Sequence[Any] | None = None
         if len(keys) > 1:
             whole = [dict(zip(grouping.keys, each, strict=True)) for each in zip(*(column.tolist() for column in keys), strict=True)]
         elif not grouping.by_key:
             whole = keys[0].tolist()
-        return BatchResult(found[-1].tolist(), columns=found[:width], keys=whole, dropped=dropped)
+        return BatchResult(columns[-1].tolist(), columns=columns[:width], keys=whole, dropped=dropped)
 
 
 _KEY_SERDES = {"BIGINT": serdes.long, "INTEGER": serdes.integer, "SMALLINT": serdes.short, "DOUBLE": serdes.double,

@@ -92,7 +92,7 @@ class ParkedRecords:
     def emit_all(self) -> None:
         """Advance stream time until every buffered record's window has closed, and forward them."""
         time = self._time
-        closes = [at + (self._left_open if left_side else self._right_open) for at, left_side, _, _ in self._store.all()]
+        closes = [timestamp + (self._left_open if left_side else self._right_open) for timestamp, left_side, _, _ in self._store.all()]
         if closes:
             time.stream_time = max(time.stream_time, max(closes) + 1)
             time.earliest, time.next_check = _UNKNOWN, 0

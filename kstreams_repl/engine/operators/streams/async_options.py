@@ -119,8 +119,8 @@ def async_options(operator: str, options: AsyncArguments) -> AsyncOptions:
     Raises:
         TopologyError: an option is unknown or invalid.
     """
-    known = [field.name for field in fields(AsyncOptions)]
+    names = [field.name for field in fields(AsyncOptions)]
     for name in options:
-        if name not in known:
-            raise TopologyError(f"{operator}() has no option {name!r}", hint=did_you_mean(name, known) or f"options: {', '.join(known)}")
+        if name not in names:
+            raise TopologyError(f"{operator}() has no option {name!r}", hint=did_you_mean(name, names) or f"options: {', '.join(names)}")
     return AsyncOptions(**options)

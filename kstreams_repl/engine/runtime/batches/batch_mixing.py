@@ -50,10 +50,10 @@ def _used(node: Node) -> Iterator[str]:
 
 
 def _reached(start: Sequence[str], onward: Callable[[str], Sequence[str]]) -> list[str]:
-    found, left = dict.fromkeys(start), list(start)
+    reached, left = dict.fromkeys(start), list(start)
     while left:
         for name in onward(left.pop()):
-            if name not in found:
-                found[name] = None
+            if name not in reached:
+                reached[name] = None
                 left.append(name)
-    return list(found)
+    return list(reached)

@@ -125,7 +125,7 @@ class BatchNode:
     def _process(self, waiting: Sequence[WaitingRecord]) -> None:
         try:
             result = self.run(_columns_of(waiting))
-            keys = [waiting[at].key for at in result.rows] if result.keys is None else result.keys
+            keys = [waiting[row].key for row in result.rows] if result.keys is None else result.keys
             merging = self._merging_of(result)
             values = result.objects() if merging is None else ()
         except BaseException as error:
@@ -143,12 +143,12 @@ class BatchNode:
         try:
             if merging is not None and result.columns is not None:
                 self._clock.now = max(one.stream_time for one in waiting)
-                data, ones = list(map(merging.key_serde.serialize, keys)), [waiting[at] for at in result.rows]
+                data, ones = list(map(merging.key_serde.serialize, keys)), [waiting[row] for row in result.rows]
                 fields = "timestamp", "record_headers", "topic", "partition", "offset"
                 merging.run(PartialColumns(data, result.columns, *(list(map(attrgetter(name), ones)) for name in fields)))
                 return
-            for at, key, value in zip(result.rows, keys, values, strict=True):
-                one = waiting[at]
+            for row, key, value in zip(result.rows, keys, values, strict=True):
+                one = waiting[row]
                 self._locate(one)
                 forward(key, value, one.timestamp, one.headers)
         except BaseException as error:
@@ -274,12 +274,12 @@ class BatchNode:
             return
         of_results = chunk.key_objects(keys, rows) if result.keys is None else result.keys
         times = list(accumulate(timestamps, max, initial=before))
-        for at, key, value in zip(rows, of_results, values, strict=True):
-            record.offset, record.timestamp = chunk.offsets[at], timestamps[at]
-            record.raw_key, record.raw_value = chunk.raw_keys[at], chunk.raw_values[at]
-            record.headers = own_headers = chunk.no_headers if headers is None else headers[at]
-            clock.now = times[at + 1]
-            forward(key, value, timestamps[at], own_headers)
+        for row, key, value in zip(rows, of_results, values, strict=True):
+            record.offset, record.timestamp = chunk.offsets[row], timestamps[row]
+            record.raw_key, record.raw_value = chunk.raw_keys[row], chunk.raw_values[row]
+            record.headers = own_headers = chunk.no_headers if headers is None else headers[row]
+            clock.now = times[row + 1]
+            forward(key, value, timestamps[row], own_headers)
         clock.now = times[-1]
 
 
@@ -304,11 +304,11 @@ class _Chunk(NamedTuple):
 
     def part(self, start: int, stop: int) -> _Chunk:
         """Return the columns of some of the records."""
-        at = slice(start, stop)
-        headers = None if self.headers is None else self.headers[at]
+        rows = slice(start, stop)
+        headers = None if self.headers is None else self.headers[rows]
         return _Chunk(
-            self.keys[at], self.are_read, self.values[at], self.timestamps[at], self.offsets[at], headers, self.no_headers,
-            self.raw_keys[at], self.raw_values[at],
+            self.keys[rows], self.are_read, self.values[rows], self.timestamps[rows], self.offsets[rows], headers, self.no_headers,
+            self.raw_keys[rows], self.raw_values[rows],
         )  # fmt: skip
 
     def key_objects(self, serde: Serde, rows: Sequence[int] | None = None) -> Sequence[Any]:
@@ -334,4 +334,4 @@ def _columns_of(waiting: Sequence[WaitingRecord]) -> RecordColumns:
 
 def _picked(column: Sequence[Any], rows: Sequence[int]) -> Sequence[Any]:
     """Return the column's entries of these rows."""
-    return column if isinstance(rows, range) else [column[at] for at in rows]
+    return column if isinstance(rows, range) else [column[row] for row in rows]

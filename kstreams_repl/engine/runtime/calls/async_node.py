@@ -67,9 +67,9 @@ class AsyncNode:
         self._emit = operator.emitter(forward)
         self.results: CallResults | None = None
         if operator.result_log_name is not None:
-            at = TopicPartition(changelog_topic(self.application_id, operator.result_log_name), task.task_id.partition)
+            log = TopicPartition(changelog_topic(self.application_id, operator.result_log_name), task.task_id.partition)
             result_serde = task.value_serde(self.options.result_serde or "json")
-            self.results = CallResults(operator, at, self._key_serde, self._value_serde, result_serde)
+            self.results = CallResults(operator, log, self._key_serde, self._value_serde, result_serde)
         self._caller: Caller | None = None
         self.entries: dict[int, Call] = {}
         self.parked: list[tuple[int, int]] = []
@@ -95,11 +95,11 @@ class AsyncNode:
     def enter(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         """Take one record in: the node's entry."""
         record = self._record
-        at = record.snapshot()
-        place = at[:3]
-        self._index = self._index + 1 if place == self._last_at else 0
-        self._last_at = place
-        call = Call(self, self._next, key, value, timestamp, headers, at, record.raw_key, record.raw_value, self._index)
+        context = record.snapshot()
+        coordinates = context[:3]
+        self._index = self._index + 1 if coordinates == self._last_at else 0
+        self._last_at = coordinates
+        call = Call(self, self._next, key, value, timestamp, headers, context, record.raw_key, record.raw_value, self._index)
         self._next += 1
         if not self._checked:
             self._row(call)
@@ -255,32 +255,32 @@ class AsyncNode:
         """When the first record off the main path is due (ms)."""
         return self.parked[0][0] if self.parked else None
 
-    def unpark(self, wanted: set[int] | None = None) -> int:
+    def unpark(self, numbers: set[int] | None = None) -> int:
         """Queue the calls off the main path that are due, or some of them before their time; return how many."""
         count = 0
-        for call in self._taken_from_parked(wanted):
+        for call in self._taken_from_parked(numbers):
             call.lane = None
             self._queue(call)
             count += 1
         return count
 
-    def drop_parked(self, wanted: set[int]) -> int:
+    def drop_parked(self, numbers: set[int]) -> int:
         """Drop calls off the main path; return how many."""
         count = 0
-        for call in self._taken_from_parked(wanted):
+        for call in self._taken_from_parked(numbers):
             self._remove(call)
             self.node.drop("dropped by order")
             count += 1
         return count
 
-    def _taken_from_parked(self, wanted: set[int] | None) -> Iterator[Call]:
-        if wanted is None:
+    def _taken_from_parked(self, numbers: set[int] | None) -> Iterator[Call]:
+        if numbers is None:
             now, parked = self.node.wall_clock(), self.parked
             while parked and parked[0][0] <= now:
                 yield self.entries[heappop(parked)[1]]
             return
-        taken = [seq for _, seq in self.parked if seq in wanted]
-        self.parked = [entry for entry in self.parked if entry[1] not in wanted]
+        taken = [seq for _, seq in self.parked if seq in numbers]
+        self.parked = [entry for entry in self.parked if entry[1] not in numbers]
         heapify(self.parked)
         for seq in taken:
             yield self.entries[seq]

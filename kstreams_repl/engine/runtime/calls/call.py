@@ -50,9 +50,10 @@ class Call:
     @property
     def context(self) -> CallContext:
         """What the function may ask about its call."""
-        at = self.at
+        context = self.at
         return CallContext(
-            self.node.application_id, self.node.name, at.topic, at.partition, at.offset, self.index, self.attempt, self.timestamp,
+            self.node.application_id, self.node.name, context.topic, context.partition, context.offset, self.index, self.attempt,
+            self.timestamp,
             self.headers,
         )  # fmt: skip
 

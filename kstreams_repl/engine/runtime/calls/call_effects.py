@@ -68,13 +68,13 @@ class CallEffects:
         self._effects.append(lambda: self._send(target, kept))
 
     def _send(self, target: Process, record: Any) -> None:
-        at = self._node.record
-        outer_timestamp, outer_headers = at.timestamp, at.headers
-        at.timestamp, at.headers = record.timestamp, record.headers
+        context = self._node.record
+        outer_timestamp, outer_headers = context.timestamp, context.headers
+        context.timestamp, context.headers = record.timestamp, record.headers
         try:
             target(record.key, record.value, record.timestamp, record.headers)
         finally:
-            at.timestamp, at.headers = outer_timestamp, outer_headers
+            context.timestamp, context.headers = outer_timestamp, outer_headers
 
     def store(self, name: str) -> CallStore:
         """Return a store: reads are answered at once (`await` them in an `async def`), writes take effect when the call has ended."""

@@ -65,18 +65,18 @@ class CallResults:
 
     def claim(self, call: Call) -> None:
         """Give a call that enters the node its result, if there is one."""
-        at = call.at
-        if at.topic is None:  # a punctuation's record has no coordinates
+        context = call.at
+        if context.topic is None:  # a punctuation's record has no coordinates
             return
         seen = blake2b(self._version, digest_size=_HASH_BYTES)
         for part in (self._key_serde.serialize(call.key), self._value_serde.serialize(call.value), *_flat(call.headers)):
             seen.update(_LENGTH.pack(-1) if part is None else _LENGTH.pack(len(part)) + part)
         seen.update(b"%d" % call.timestamp)
-        call.row_key = _PLACE.pack(at.partition, at.offset, call.index) + seen.digest() + at.topic.encode()
-        found = self._found.pop(call.row_key, None)
-        if found is not None:
-            self._open[call.seq] = found[1]
-            call.found = found[0]
+        call.row_key = _PLACE.pack(context.partition, context.offset, call.index) + seen.digest() + context.topic.encode()
+        stored = self._found.pop(call.row_key, None)
+        if stored is not None:
+            self._open[call.seq] = stored[1]
+            call.found = stored[0]
 
     # ---- a result is written
 
@@ -108,12 +108,12 @@ class CallResults:
             return value[1:] == b"1"
         if self._kind is AsyncKind.MAP_VALUES:
             return read(value[2:]) if len(value) > 1 else None
-        results, at = [], 1
-        while at < len(value):
-            length = _LENGTH.unpack_from(value, at)[0]
-            at += _LENGTH.size
-            results.append(None if length < 0 else read(value[at : at + length]))
-            at += max(length, 0)
+        results, position = [], 1
+        while position < len(value):
+            length = _LENGTH.unpack_from(value, position)[0]
+            position += _LENGTH.size
+            results.append(None if length < 0 else read(value[position : position + length]))
+            position += max(length, 0)
         return results
 
     def begin(self, call: Call) -> None:
@@ -149,7 +149,7 @@ class CallResults:
             self._found = {
                 key: row
                 for key, row in self._found.items()
-                if (offset := _offset_of(key)) >= offsets.get(at := _partition_of(key), 0) or (*at, offset) in held
+                if (offset := _offset_of(key)) >= offsets.get(partition := _partition_of(key), 0) or (*partition, offset) in held
             }
 
     def floor(self) -> int:

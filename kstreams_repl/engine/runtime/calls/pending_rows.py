@@ -72,17 +72,17 @@ class PendingRow(NamedTuple):
     @classmethod
     def _decode(cls, data: bytes) -> PendingRow:
         form, attempt, due, timestamp, number, same, size = _HEAD.unpack_from(data)
-        at = _HEAD.size + size
+        position = _HEAD.size + size
         if form != _FORMAT or not 0 <= size <= len(data) - _HEAD.size:
             raise ValueError(f"format {form}, a cause of {size} bytes")
-        cause, _, trace = data[_HEAD.size : at].decode().partition(_CUT)
-        length = _INT.unpack_from(data, at)[0]
-        at += _INT.size
-        if not 0 <= length <= len(data) - at:
+        cause, _, trace = data[_HEAD.size : position].decode().partition(_CUT)
+        length = _INT.unpack_from(data, position)[0]
+        position += _INT.size
+        if not 0 <= length <= len(data) - position:
             raise ValueError(f"a record of {length} bytes")
-        record = BufferValue.decode(data[at : at + length], ContextSnapshot)
+        record = BufferValue.decode(data[position : position + length], ContextSnapshot)
         context: ContextSnapshot = record.context  # type: ignore[assignment]
-        raw = record if same else BufferValue.decode(data[at + length :])
+        raw = record if same else BufferValue.decode(data[position + length :])
         return cls(
             record.prior, record.new, timestamp, context.headers, context, raw.prior, raw.new, number, attempt, due, cause, trace
         )

@@ -115,8 +115,8 @@ class _ParallelNode:
         kept, raw_key, raw_value, now = record.snapshot(), record.raw_key, record.raw_value, clock.now
         try:
             while len(running) > left:
-                at, key, value, clock.now, started = running.popleft()
-                record.restore(at)
+                context, key, value, clock.now, started = running.popleft()
+                record.restore(context)
                 record.raw_key, record.raw_value = key, value
                 try:
                     for one in started.result():

@@ -137,10 +137,10 @@ class TaskNode:
         return self.below is not None
 
     def merging(self) -> Merging | None:
-        found = merging_of(self._entries[self.children[0]]) if self.by_columns and len(self.children) == 1 else None
-        if found is None:
+        merging = merging_of(self._entries[self.children[0]]) if self.by_columns and len(self.children) == 1 else None
+        if merging is None:
             return None
-        counter, merge, own_headers = self.task.counts.counter(self.name), found.run, self.own_headers
+        counter, merge, own_headers = self.task.counts.counter(self.name), merging.run, self.own_headers
         assert counter is not None, f"{self.name} forwards partials"
 
         def counted(partials: PartialColumns) -> None:
@@ -149,7 +149,7 @@ class TaskNode:
                 partials = partials._replace(headers=list(map(list, partials.headers)))
             merge(partials)
 
-        return found._replace(run=counted, watched=self.task.points.watched)
+        return merging._replace(run=counted, watched=self.task.points.watched)
 
     def stream_time(self) -> int:
         return self._clock.now
@@ -286,13 +286,13 @@ def _above_what_touches_headers(nodes: Mapping[str, Node], children: Mapping[str
         for child in below:
             parents.setdefault(child, []).append(name)
     waiting = [name for name, node in nodes.items() if may_touch_headers(node)]
-    found: set[str] = set()
+    above: set[str] = set()
     while waiting:
         for parent in parents.get(waiting.pop(), ()):
-            if parent not in found:
-                found.add(parent)
+            if parent not in above:
+                above.add(parent)
                 waiting.append(parent)
-    return frozenset(found)
+    return frozenset(above)
 
 
 def _with_own_headers(forward: Process) -> Process:
@@ -350,11 +350,11 @@ def _children_first(nodes: Sequence[Node], children: Mapping[str, Sequence[str]]
 
 def node_of_traceback(error: BaseException, codes: Mapping[CodeType, str]) -> str | None:
     """Return the innermost node whose entry is on the error's traceback."""
-    found, trace = None, error.__traceback__
+    node, trace = None, error.__traceback__
     while trace is not None:
-        found = node_of_line(trace.tb_frame.f_code, trace.tb_lineno, codes) or found
+        node = node_of_line(trace.tb_frame.f_code, trace.tb_lineno, codes) or node
         trace = trace.tb_next
-    return found
+    return node
 
 
 def node_of_line(code: CodeType, line: int, codes: Mapping[CodeType, str]) -> str | None:

@@ -27,15 +27,15 @@ def traced(trace: Trace, node: str, entry: Process, record: RecordContext, work:
     Args:
         work: a list with one item, shared by the nodes of a task: the node being processed.
     """
-    at = trace.at
+    note = trace.at
 
     def entry_with_location(key: Any, value: Any, timestamp: int, headers: Any) -> None:
         [caller] = work
         work[0] = node
-        at(node, record.topic, record.partition, record.offset)
+        note(node, record.topic, record.partition, record.offset)
         entry(key, value, timestamp, headers)
         work[0] = caller
-        at(caller, record.topic, record.partition, record.offset)
+        note(caller, record.topic, record.partition, record.offset)
 
     return entry_with_location
 

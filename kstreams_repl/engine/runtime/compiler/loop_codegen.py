@@ -97,9 +97,9 @@ class Fused(NamedTuple):
 
 def node_in_loop(file: str, line: int) -> str | None:
     """Return the node of a loop's line, read from the name of its file, because a stack trace is all that a dead process leaves."""
-    found = _LOOP.search(file)
+    match = _LOOP.search(file)
     node = None
-    for part in found[1].split() if found else ():
+    for part in match[1].split() if match else ():
         first, _, name = part.partition("=")
         if int(first) <= line:
             node = unquote(name)
@@ -269,9 +269,9 @@ def _written(turns: Sequence[Inline], parts: Sequence[Inline], services: TaskSer
     if any(part.calls_user for part in every):  # shows a watchdog that the user's calls return
         body.insert(0, ("record.offset = offset", every[0].node))
     text = _TEXT.sub("", "\n".join(line for line, _ in body))
-    wanted = [name for name in _COLUMNS if re.search(rf"\b{name}\b", text)]
-    variables = ", ".join([*wanted, "timestamp", "headers"])
-    columns = ", ".join([*(_COLUMNS[name] for name in wanted), "rest", "all_headers"])
+    used = [name for name in _COLUMNS if re.search(rf"\b{name}\b", text)]
+    variables = ", ".join([*used, "timestamp", "headers"])
+    columns = ", ".join([*(_COLUMNS[name] for name in used), "rest", "all_headers"])
     free = [name for name in space if name not in _SHARED]
     lines = [
         f"def make({', '.join([*_SHARED, *free])}):",
@@ -312,12 +312,12 @@ def locate(
     headers: Any,
 ) -> None:
     """Set the coordinates of the current record: the one before the last `left` of the columns."""
-    at = len(timestamps) - left - 1
-    record.offset = offsets[at]
-    record.timestamp = timestamps[at]
+    index = len(timestamps) - left - 1
+    record.offset = offsets[index]
+    record.timestamp = timestamps[index]
     record.headers = headers
-    record.raw_key = raw_keys[at]
-    record.raw_value = raw_values[at]
+    record.raw_key = raw_keys[index]
+    record.raw_value = raw_values[index]
 
 
 def locate_row(

@@ -99,8 +99,8 @@ class TapPoints:
         points = [point for parent in parents for point in self._outputs.get(parent, ())]
         self._outputs[node] = points
         for sink in sinks:
-            known = self._outputs.setdefault(sink, [])
-            known += [point for point in points if point not in known]
+            own = self._outputs.setdefault(sink, [])
+            own += [point for point in points if point not in own]
 
     def _note(self, point: TapPoint, nodes: Sequence[str]) -> None:
         self._points.append(point)
@@ -143,9 +143,9 @@ def _observing(free: int, *, bound: bool) -> CodeType:
     """Return the code of "observe, then continue" for a function with `free` closure variables: Python lets a function change its code only
     to one with the same number. Observer and original are its defaults.
     """
-    known = _codes.get((free, bound))
-    if known is not None:
-        return known
+    made = _codes.get((free, bound))
+    if made is not None:
+        return made
     names = [f"closed_{number}" for number in range(free)]
     arguments = "key, value, timestamp, headers"
     first = "self, " if bound else ""

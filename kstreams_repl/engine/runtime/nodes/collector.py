@@ -127,7 +127,7 @@ def one_by_one(send: Send) -> SendMany:
     ) -> None:
         own = ([] for _ in keys) if headers is None else headers
         places = repeat(partitions, len(keys)) if partitions is None or isinstance(partitions, int) else partitions
-        for key, value, timestamp, header, place in zip(keys, values, timestamps, own, places, strict=True):
-            send(key, value, timestamp, header, place)
+        for key, value, timestamp, header, partition in zip(keys, values, timestamps, own, places, strict=True):
+            send(key, value, timestamp, header, partition)
 
     return send_many

@@ -83,11 +83,11 @@ def ask(handler: Handler, context: ErrorContext, error: Exception, key: str) -> 
             raise
         cause, line = raised, user_line(raised)
         outcome = f"raised {type(raised).__name__}: {raised}"
-    at = "a punctuation" if context.topic is None else f"{context.topic}-{context.partition} offset {context.offset}"
+    where = "a punctuation" if context.topic is None else f"{context.topic}-{context.partition} offset {context.offset}"
     raise StreamsProcessingError(
         f"the {key} {outcome} when it was called for {type(error).__name__}: {error}"
         + (f"\n  {line}" if line else "")
-        + f"\n  in node {context.node}, task {context.task}, at {at}",
+        + f"\n  in node {context.node}, task {context.task}, at {where}",
         hint="return Response.CONTINUE or Response.FAIL from the handler for every error, and never raise",
         node=context.node,
         task=context.task,

@@ -78,8 +78,8 @@ class TaskCounts:
 
     def counter(self, node: str) -> Counter | None:
         """Return the counter of the node's forwarded records; None if they are derived from what it takes."""
-        known = self._nodes[node]
-        if isinstance(known, SourceNode) or node in self._bottom or getattr(getattr(known, "operator", None), "one_to_one", False):
+        described = self._nodes[node]
+        if isinstance(described, SourceNode) or node in self._bottom or getattr(getattr(described, "operator", None), "one_to_one", False):
             return None
         return self._forwarded.setdefault(node, [0])
 
@@ -119,7 +119,7 @@ class TaskCounts:
 
     def read(self) -> dict[str, NodeCount]:
         """Return the current counts; exact between two records."""
-        found: dict[str, NodeCount] = {}
+        counts: dict[str, NodeCount] = {}
         through: dict[str, int] = {}  # what each node forwards to all of its children
         for name, node in self._nodes.items():  # parents come before their children
             dropped = dict(self._dropped.get(name, ()))
@@ -136,8 +136,8 @@ class TaskCounts:
                 count = NodeCount(taken, 0 if name in self._bottom and not isinstance(node, SinkNode) else given, dropped)
             if name in self._grace:
                 count = replace(count, needed_grace_ms=self._grace[name])
-            found[name] = self._base[name] + count if name in self._base else count
-        return found
+            counts[name] = self._base[name] + count if name in self._base else count
+        return counts
 
 
 def _counting(counter: Counter, forward: Process) -> Process:

@@ -248,7 +248,7 @@ def _refusal(node: SinkNode, services: TaskServices, key_serde: Any, value_serde
     def refuse(key: Any, value: Any, cause: Exception) -> None:
         if isinstance(cause, SchemaRegistryError):
             raise cause
-        at, context = services.record, site.context()
+        record, context = services.record, site.context()
         if site.decide(context, cause) is Response.CONTINUE:
             site.give_up(context, cause, "serialization")
             return
@@ -261,9 +261,9 @@ def _refusal(node: SinkNode, services: TaskServices, key_serde: Any, value_serde
             hint=f"set a {part}_serde that can write it, for example {fitting}"
             + (f", where the key changes: group_by(..., {fitting})" if node.topic in services.internal_topics else ""),
             node=node.name,
-            topic=at.topic,
-            partition=at.partition,
-            offset=at.offset,
+            topic=record.topic,
+            partition=record.partition,
+            offset=record.offset,
             user_line=line,
         ) from cause
 

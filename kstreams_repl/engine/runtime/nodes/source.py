@@ -114,9 +114,9 @@ class CompiledSource:
         """Call the handler: FAIL raises with the record's coordinates, CONTINUE counts a dropped record, as does a user's skip."""
         if isinstance(error, StreamsProcessingError | SchemaRegistryError) or is_interrupt(error):
             raise error
-        at = queue.partition
+        partition = queue.partition
         raw = as_received(key, value, headers)
-        context = ErrorContext(self.name, str(self._services.task_id), at.topic, at.partition, offset, ts, *raw)
+        context = ErrorContext(self.name, str(self._services.task_id), partition.topic, partition.partition, offset, ts, *raw)
         if isinstance(error, RecordSkipped):
             self._services.dead_letter(context, error)
             self._services.drop("skipped", self.name)
@@ -130,12 +130,12 @@ class CompiledSource:
             reason = error.message if isinstance(error, KStreamsError) else f"{type(error).__name__}: {error}"
             line = user_line(error)
             raise SerializationError(
-                f"{self.name} cannot read the record at {at} offset {offset}: {reason}" + (f"\n  {line}" if line else ""),
+                f"{self.name} cannot read the record at {partition} offset {offset}: {reason}" + (f"\n  {line}" if line else ""),
                 hint="fix the serde or the producer, or set deserialization.exception.handler to 'continue' "
                 "(with a dead-letter topic, if wanted)",
                 node=self.name,
-                topic=at.topic,
-                partition=at.partition,
+                topic=partition.topic,
+                partition=partition.partition,
                 offset=offset,
                 user_line=line,
             ) from error
@@ -145,13 +145,13 @@ class CompiledSource:
     def on_negative_timestamp(self, queue: RecordQueue, ts: int, offset: int) -> None:
         """Raise with the default extractor (as FailOnInvalidTimestamp does), otherwise drop and count."""
         if self._negative_fails:
-            at = queue.partition
+            partition = queue.partition
             raise StreamsProcessingError(
-                f"the record at {at} offset {offset} has the negative timestamp {ts}",
+                f"the record at {partition} offset {offset} has the negative timestamp {ts}",
                 hint="give the source a timestamp_extractor that returns a valid timestamp, or a negative number to drop the record",
                 node=self.name,
-                topic=at.topic,
-                partition=at.partition,
+                topic=partition.topic,
+                partition=partition.partition,
                 offset=offset,
             )
         self._services.drop("negative timestamp", self.name)

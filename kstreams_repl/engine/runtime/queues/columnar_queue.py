@@ -78,26 +78,26 @@ class FusedQueue(RecordQueue):
         if stop < enough or batch.timestamps[enough - 1] >= limit:
             return super().run(count, limit)
         self.record.topic, self.record.partition = self.topic, self.partition.partition
-        at, chunk = start, self._fused.chunk
-        while at < stop:
-            taken = self._run_chunk(batch, at, min(at + chunk, stop), limit, first=at == start)
-            at += taken
+        position, chunk = start, self._fused.chunk
+        while position < stop:
+            taken = self._run_chunk(batch, position, min(position + chunk, stop), limit, first=position == start)
+            position += taken
             if taken < chunk:
                 break
-        if at == start:
+        if position == start:
             return super().run(min(count, READ_AHEAD), limit)
-        self.size -= at - start
+        self.size -= position - start
         self.has_head = False
-        self._rows = rows_from(batch, self.source, at)
+        self._rows = rows_from(batch, self.source, position)
         self._find_head()
-        return at - start
+        return position - start
 
     def _run_chunk(self, batch: RecordBatch, start: int, stop: int, limit: int, *, first: bool) -> int:
         """Run these records as far as `limit` allows, the head always, and return how many were run."""
         timestamps = batch.timestamps[start:stop]
         latest = max(timestamps)
         if latest >= limit or min(timestamps) < 0:
-            bad = next((at for at, timestamp in enumerate(timestamps) if timestamp >= limit or timestamp < 0), len(timestamps))
+            bad = next((index for index, timestamp in enumerate(timestamps) if timestamp >= limit or timestamp < 0), len(timestamps))
             stop = start + (max(bad, 1) if first else bad)
             if stop == start:
                 return 0
@@ -113,7 +113,7 @@ class FusedQueue(RecordQueue):
         headers: Any
         if batch.headers is not None:
             headers = [
-                found if found is not None else [] if none is None else none for found in batch.headers[start:stop]
+                own if own is not None else [] if none is None else none for own in batch.headers[start:stop]
             ]
         else:
             headers = ([] for _ in timestamps) if none is None else repeat(none)

@@ -115,7 +115,7 @@ class PartitionGroup:
 
     def entered(self, partitions: Iterable[TopicPartition]) -> int:
         """Return how many records of these partitions were passed to their source's node."""
-        return sum(self.queues[at].entered for at in partitions)
+        return sum(self.queues[partition].entered for partition in partitions)
 
     def clear(self) -> None:
         for queue in self.queues.values():

@@ -349,8 +349,8 @@ class RecordQueue:
 def _apart(batch: RecordBatch, skipped: frozenset[int]) -> Iterator[RecordBatch]:
     """Split the batch so that each skipped record is in a batch of its own."""
     count = len(batch)
-    alone = [at for at, offset in enumerate(batch.offsets) if offset in skipped]
-    cuts = sorted({0, count, *alone, *(at + 1 for at in alone)})
+    alone = [index for index, offset in enumerate(batch.offsets) if offset in skipped]
+    cuts = sorted({0, count, *alone, *(index + 1 for index in alone)})
     for start, stop in pairwise(cuts):
         part = slice(start, stop)
         headers = None if batch.headers is None else batch.headers[part]

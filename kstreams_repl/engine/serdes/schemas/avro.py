@@ -31,7 +31,7 @@ References = tuple[tuple[str, str, int], ...]
 
 def references_of(given: Mapping[str, tuple[str, int]] | None) -> References:
     """Return the argument ``references`` of a serde in one form."""
-    return tuple(sorted((name, *at) for name, at in (given or {}).items()))
+    return tuple(sorted((name, *logical) for name, logical in (given or {}).items()))
 
 
 def schema_with(references: References, text: str, kind: str) -> Any:
@@ -164,8 +164,8 @@ class AvroFormat:
         if schema.schema_type not in (None, "AVRO"):
             raise wrong_bytes("avro", prefix, f"an Avro value, not one of {schema.schema_type}")
         library = AvroDeserializer(client, self._registered(), conf={"subject.name.strategy.type": "TOPIC"})
-        written, wanted, convert = library._get_parsed_schema(schema), library._reader_schema, to_value_type(self.value_type)
-        wanted, changeable = (None, False) if wanted in (None, written) else with_defaults(wanted, shared=False)
+        written, reader, convert = library._get_parsed_schema(schema), library._reader_schema, to_value_type(self.value_type)
+        reader, changeable = (None, False) if reader in (None, written) else with_defaults(reader, shared=False)
         start = len(prefix)  # above: equal ones would be compared for each value
         decode = decoder(written)
 
@@ -174,7 +174,7 @@ class AvroFormat:
             stream = BytesIO(data)
             stream.seek(start)
             try:
-                value = data[start:] if written == "bytes" else decode(stream, written, wanted)
+                value = data[start:] if written == "bytes" else decode(stream, written, reader)
             except Exception as error:
                 raise wrong_bytes("avro", data, f"a value of schema {shown_id(prefix)} ({error or type(error).__name__})") from error
             if changeable:
@@ -227,15 +227,15 @@ def _layout(schema: Any) -> Any:
         return [_layout(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
-    found = {key: _layout(schema[key]) if key not in ("name", "symbols") else schema[key] for key in _LAYOUT if key in schema}
-    return found["type"] if found.keys() == {"type"} else found
+    layout = {key: _layout(schema[key]) if key not in ("name", "symbols") else schema[key] for key in _LAYOUT if key in schema}
+    return layout["type"] if layout.keys() == {"type"} else layout
 
 
-def unreadable(written: Any, wanted: Any, samples: int = 100) -> str:
+def unreadable(written: Any, reader: Any, samples: int = 100) -> str:
     """Return why values of one schema cannot be read as another says, with the field; "" if all made-up values can.
 
     Args:
-        written, wanted: schemas as fastavro parses them.
+        written, reader: schemas as fastavro parses them.
         samples: number of values to try; each takes another path through unions and enums.
     """
     from fastavro import schemaless_reader, schemaless_writer
@@ -256,9 +256,9 @@ def unreadable(written: Any, wanted: Any, samples: int = 100) -> str:
                 return str(error) or type(error).__name__
         return ""
 
-    reason = failure(wanted)
-    for field in wanted["fields"] if reason and isinstance(wanted, dict) and "fields" in wanted else ():
-        own = failure({**wanted, "fields": [field]})
+    reason = failure(reader)
+    for field in reader["fields"] if reason and isinstance(reader, dict) and "fields" in reader else ():
+        own = failure({**reader, "fields": [field]})
         if own:
             return f"field {field['name']!r}: {own}"
     return reason
@@ -273,12 +273,12 @@ def decoder(schema: Any) -> Callable[[BytesIO, Any, Any], Any]:
     from fastavro import schemaless_reader
 
     if not _contains_itself(schema, ()):
-        found: Callable[[BytesIO, Any, Any], Any] = schemaless_reader
-        return found
+        quick: Callable[[BytesIO, Any, Any], Any] = schemaless_reader
+        return quick
     from fastavro._read_py import schemaless_reader as careful
 
-    def read(stream: BytesIO, written: Any, wanted: Any) -> Any:
-        return (schemaless_reader if len(stream.getbuffer()) <= _SAFE_DEPTH else careful)(stream, written, wanted)
+    def read(stream: BytesIO, written: Any, reader: Any) -> Any:
+        return (schemaless_reader if len(stream.getbuffer()) <= _SAFE_DEPTH else careful)(stream, written, reader)
 
     return read
 

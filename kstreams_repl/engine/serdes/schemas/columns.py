@@ -60,41 +60,41 @@ def columns_of(declared: Sequence[str]) -> pa.Schema:
 
 
 def _fields(record: Mapping[str, Any], named: dict[str, Any]) -> list[pa.Field]:
-    found = []
+    fields = []
     for field in record["fields"]:
         kind, nullable = _type(field["type"], named, field["name"])
-        found.append(pa.field(field["name"], kind, nullable))
-    return found
+        fields.append(pa.field(field["name"], kind, nullable))
+    return fields
 
 
-def _type(schema: Any, named: dict[str, Any], at: str) -> tuple[pa.DataType, bool]:
+def _type(schema: Any, named: dict[str, Any], path: str) -> tuple[pa.DataType, bool]:
     """Return the type, and whether it allows null."""
     if isinstance(schema, list):
         others = [item for item in schema if item != "null"]
         if len(others) != 1:
-            raise NoColumnError(f"its field {at!r} is a union of several types")
-        return _type(others[0], named, at)[0], len(others) < len(schema)
+            raise NoColumnError(f"its field {path!r} is a union of several types")
+        return _type(others[0], named, path)[0], len(others) < len(schema)
     if isinstance(schema, str):
         if schema not in _PRIMITIVES and schema not in named:
-            raise NoColumnError(f"its field {at!r} has the type {schema}")
+            raise NoColumnError(f"its field {path!r} has the type {schema}")
         return _PRIMITIVES.get(schema) or named[schema], schema == "null"
     kind, logical = schema["type"], schema.get("logicalType")
     if logical == "decimal":
-        found = pa.decimal128(schema["precision"], schema.get("scale", 0))
+        column = pa.decimal128(schema["precision"], schema.get("scale", 0))
     elif logical in _LOGICAL:
-        found = _LOGICAL[logical]
+        column = _LOGICAL[logical]
     elif logical == "uuid" or kind == "map":
-        raise NoColumnError(f"its field {at!r} is a {logical or kind}")
+        raise NoColumnError(f"its field {path!r} is a {logical or kind}")
     elif kind == "array":
-        item, nullable = _type(schema["items"], named, at)
-        found = pa.list_(pa.field("element", item, nullable))
+        item, nullable = _type(schema["items"], named, path)
+        column = pa.list_(pa.field("element", item, nullable))
     elif kind in ("record", "error"):
-        found = pa.struct(_fields(schema, named))
+        column = pa.struct(_fields(schema, named))
     else:
-        found = _type(kind, named, at)[0]
+        column = _type(kind, named, path)[0]
     if "name" in schema:
-        named[schema["name"]] = found
-    return found, False
+        named[schema["name"]] = column
+    return column, False
 
 
 # ---- Protobuf
@@ -110,14 +110,14 @@ _NUMBERS = {
 def _of_message(message: Any, inside: tuple[str, ...]) -> list[pa.Field]:
     if message.full_name in inside:
         raise NoColumnError(f"its message {message.full_name} contains itself")
-    found = []
+    fields = []
     for field in message.fields:
         column = _of_field(field, (*inside, message.full_name))
         if field.is_repeated:
-            found.append(pa.field(field.name, pa.list_(pa.field("element", column, nullable=False)), nullable=False))
+            fields.append(pa.field(field.name, pa.list_(pa.field("element", column, nullable=False)), nullable=False))
         else:
-            found.append(pa.field(field.name, column, nullable=field.has_presence))
-    return found
+            fields.append(pa.field(field.name, column, nullable=field.has_presence))
+    return fields
 
 
 def _of_field(field: Any, inside: tuple[str, ...]) -> pa.DataType:
@@ -150,28 +150,28 @@ def _of_json_schema(root: Any) -> pa.Schema:
     return pa.schema(list(kind))
 
 
-def _json_type(schema: Any, root: Any, inside: tuple[str, ...], at: str) -> tuple[pa.DataType, bool]:
+def _json_type(schema: Any, root: Any, inside: tuple[str, ...], path: str) -> tuple[pa.DataType, bool]:
     """Return the type, and whether it allows null."""
-    where = f"its field {at!r}" if at else "its JSON Schema"
+    where = f"its field {path!r}" if path else "its JSON Schema"
     if not isinstance(schema, Mapping):
         raise NoColumnError(f"{where} has no type")
     if "$ref" in schema:
         target = schema["$ref"]
         if target in inside:
             raise NoColumnError(f"{where} contains itself ({target})")
-        return _json_type(_resolved(target, root, where), root, (*inside, target), at)
+        return _json_type(_resolved(target, root, where), root, (*inside, target), path)
     choices = schema.get("oneOf") or schema.get("anyOf")
     kinds = schema.get("type", _of_constants(schema))
     if choices is None and isinstance(kinds, list):
         choices = [{**schema, "type": kind} for kind in kinds]
     if choices is not None:
-        found = [_json_type(choice, root, inside, at) for choice in choices]
-        others = [kind for kind, _ in found if not pa.types.is_null(kind)]
+        columns = [_json_type(choice, root, inside, path) for choice in choices]
+        others = [kind for kind, _ in columns if not pa.types.is_null(kind)]
         if any(kind != others[0] for kind in others):
             raise NoColumnError(f"{where} is a union of several types")
-        return (others or [pa.null()])[0], any(nullable for _, nullable in found)
+        return (others or [pa.null()])[0], any(nullable for _, nullable in columns)
     if kinds == "array":
-        item, nullable = _json_type(schema.get("items"), root, inside, at)
+        item, nullable = _json_type(schema.get("items"), root, inside, path)
         return pa.list_(pa.field("element", item, nullable)), False
     if kinds == "object" and schema.get("properties"):
         fields, required = [], schema.get("required", ())
@@ -193,11 +193,11 @@ def _of_constants(schema: Mapping[str, Any]) -> Any:
 
 def _resolved(target: str, root: Any, where: str) -> Any:
     """Return the part of the schema that a reference within it names."""
-    found = root
+    inner = root
     path, _, pointer = target.partition("#")
     for name in pointer.split("/")[1:]:
         name = name.replace("~1", "/").replace("~0", "~")
-        found = found.get(name) if isinstance(found, Mapping) else None
-    if path or found is None:
+        inner = inner.get(name) if isinstance(inner, Mapping) else None
+    if path or inner is None:
         raise NoColumnError(f"{where} refers to {target}, which is not in the schema")
-    return found
+    return inner

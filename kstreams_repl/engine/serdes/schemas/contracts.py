@@ -77,7 +77,7 @@ def declared_by(serde: Serde) -> tuple[Declared, ...]:
         return (Declared(format, usage, format.text),)
     if make is avro.bare:
         return (Declared(None, Usage(), arguments[0]),)
-    return tuple(found for item in arguments if isinstance(item, Serde) for found in declared_by(item))
+    return tuple(declared for item in arguments if isinstance(item, Serde) for declared in declared_by(item))
 
 
 class Answer(NamedTuple):
@@ -235,11 +235,11 @@ class RegistryQuestions:
             return None
         return None if level == "NONE" and self._is_apicurio else level
 
-    def _unreadable_avro(self, written: Any, wanted: Any) -> str:
+    def _unreadable_avro(self, written: Any, reader: Any) -> str:
         from confluent_kafka.schema_registry.avro import AvroDeserializer
 
         library = AvroDeserializer(self._client, conf={"subject.name.strategy.type": "TOPIC"})
-        return avro.unreadable(library._get_parsed_schema(written), library._get_parsed_schema(wanted), _SAMPLES)
+        return avro.unreadable(library._get_parsed_schema(written), library._get_parsed_schema(reader), _SAMPLES)
 
 
 @contextmanager
@@ -249,10 +249,10 @@ def _asking(declared: Declared) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        found = translated(error, f"compare the schema of the {declared.usage.part}s of {declared.usage.topic}")
-        if found is error:
+        explained = translated(error, f"compare the schema of the {declared.usage.part}s of {declared.usage.topic}")
+        if explained is error:
             raise
-        raise found from error
+        raise explained from error
 
 
 def _as_text(declared: Declared, schema: Any) -> Any:

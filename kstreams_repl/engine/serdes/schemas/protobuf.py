@@ -130,13 +130,13 @@ class ProtobufFormat:
         def write(value: Any) -> bytes:
             nonlocal prefix
             try:
-                found = kind(**value) if dicts and not isinstance(value, kind) else value
-                if prefix is not None and type(found) is kind:
-                    return bytes(prefix + found.SerializeToString())
-                data = call(found)
+                message = kind(**value) if dicts and not isinstance(value, kind) else value
+                if prefix is not None and type(message) is kind:
+                    return bytes(prefix + message.SerializeToString())
+                data = call(message)
             except (ValueError, TypeError, AttributeError) as error:
                 raise misfit("protobuf", value, error) from error
-            prefix = data[: len(data) - found.ByteSize()]
+            prefix = data[: len(data) - message.ByteSize()]
             return data
 
         return write
@@ -180,32 +180,32 @@ class ProtobufFormat:
         return _indexes(data, GUID_PREFIX_BYTES)[1]
 
 
-def _indexes(data: bytes, at: int) -> tuple[tuple[int, ...], int]:
+def _indexes(data: bytes, position: int) -> tuple[tuple[int, ...], int]:
     """Return the indexes of the message in its file, and where the message begins; one byte 0 is the first message."""
-    if data[at : at + 1] == b"\0":
-        return (0,), at + 1
-    count, at = _varint(data, at)
+    if data[position : position + 1] == b"\0":
+        return (0,), position + 1
+    count, position = _varint(data, position)
     if count == 0:
-        return (0,), at
-    found = []
+        return (0,), position
+    indexes = []
     for _ in range(max(count, 1)):  # a negative count ends below; each index takes a byte, so a large one at the end of the data
-        index, at = _varint(data, at)
-        found.append(index)
-    if count < 0 or min(found) < 0:
+        index, position = _varint(data, position)
+        indexes.append(index)
+    if count < 0 or min(indexes) < 0:
         raise wrong_bytes("protobuf", data, "message indexes >= 0 after the schema id")
-    return tuple(found), at
+    return tuple(indexes), position
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
+def _varint(data: bytes, position: int) -> tuple[int, int]:
     value = shift = 0
     while True:
-        if at >= len(data) or shift > 28:
+        if position >= len(data) or shift > 28:
             raise wrong_bytes("protobuf", data, "message indexes after the schema id")
-        byte = data[at]
-        at += 1
+        byte = data[position]
+        position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), at
+            return (value >> 1) ^ -(value & 1), position
         shift += 7
 
 
@@ -236,19 +236,19 @@ def _pool_of(files: tuple[tuple[str, str], ...]) -> tuple[Any, str]:
         from google.protobuf import descriptor_pb2, descriptor_pool
         from google.protobuf.message import DecodeError
 
-    texts, found = [], descriptor_pb2.FileDescriptorSet()
+    texts, file_set = [], descriptor_pb2.FileDescriptorSet()
     for name, text in files:
         try:
             file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
             file.name = name
-            found.file.append(file)
+            file_set.file.append(file)
         except (binascii.Error, DecodeError):
             texts.append((name, text))
     if texts:
-        found.MergeFrom(_protoc(texts))
+        file_set.MergeFrom(_protoc(texts))
     pool = descriptor_pool.DescriptorPool()
-    names = {file.name for file in found.file}
-    for file in found.file:
+    names = {file.name for file in file_set.file}
+    for file in file_set.file:
         for needed in file.dependency:
             if needed not in names:
                 names.add(needed)
@@ -385,7 +385,7 @@ def _converter(field: Any) -> Callable[[Any], Any]:
 def _plain(field: Any) -> Callable[[Any], Any]:
     """Return the function from one value of a field to a Python value."""
     if field.enum_type is not None:
-        names = {number: known.name for number, known in field.enum_type.values_by_number.items()}
+        names = {number: constant.name for number, constant in field.enum_type.values_by_number.items()}
         return lambda value: names.get(value, value)
     kind = field.message_type
     if kind is None:

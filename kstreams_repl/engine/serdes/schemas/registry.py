@@ -384,10 +384,10 @@ def _numbers(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fail(error: Exception, what: str, **fields: object) -> NoReturn:
-    found = translated(error, what, **fields)
-    if found is error:
+    explained = translated(error, what, **fields)
+    if explained is error:
         raise error
-    raise found from error
+    raise explained from error
 
 
 def translated(error: Exception, what: str, **fields: object) -> Exception:

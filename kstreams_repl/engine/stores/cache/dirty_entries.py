@@ -34,14 +34,14 @@ class DirtyEntries:
 
     def take(self) -> list[CacheEntry]:
         """Return each dirty entry once, in the order of the last writes, and mark them as clean; `order` stays."""
-        found: list[CacheEntry] = []
-        found_one, clean, dirty = found.append, EntryState.CLEAN, EntryState.DIRTY
+        entries: list[CacheEntry] = []
+        found_one, clean, dirty = entries.append, EntryState.CLEAN, EntryState.DIRTY
         for slot in reversed(self.order):
             if slot.state is dirty:
                 slot.state = clean
                 found_one(slot)
-        found.reverse()
-        return found
+        entries.reverse()
+        return entries
 
     def compact(self) -> None:
         """Drop all but the last position of each entry."""
@@ -74,8 +74,8 @@ class DirtyEntries:
             self._index.update(fresh)
         self._indexed |= fresh
         self._indexed_to = len(self.order)
-        found: Iterator[bytes] = self._index.irange(low, high, inclusive=(True, False), reverse=reverse)
-        return found
+        keys: Iterator[bytes] = self._index.irange(low, high, inclusive=(True, False), reverse=reverse)
+        return keys
 
 
 class DirtyBytes:

@@ -95,8 +95,8 @@ class LmdbTree:
             self._write_empty(transaction, None)
         deleted = 0
         cursor = transaction.cursor(db=self.database)
-        found = cursor.set_range(low[:BUCKET_SIZE]) if low else cursor.first()
-        while found:
+        positioned = cursor.set_range(low[:BUCKET_SIZE]) if low else cursor.first()
+        while positioned:
             key = cursor.key()
             if key >= high:
                 break
@@ -109,10 +109,10 @@ class LmdbTree:
                 if kept:
                     if len(kept) < len(bucket):
                         transaction.put(key, long_keys.encode(kept), db=self.database)
-                    found = cursor.set_key(key) and cursor.next()
+                    positioned = cursor.set_key(key) and cursor.next()
                     continue
             cursor.delete()
-            found = bool(cursor.key())
+            positioned = bool(cursor.key())
         return deleted, True
 
     def _write_empty(self, transaction: Any, value: bytes | None) -> None:

@@ -95,15 +95,15 @@ class PageFile:
 
     def metas(self) -> tuple[Meta, Meta]:
         """Return both meta pages, the newest first."""
-        found = []
+        metas = []
         for number in (0, 1):
             page = self.page(number)
             if _META.unpack_from(page)[:2] != (MAGIC, VERSION):
                 raise NotPagesError("its first pages are damaged")
             last_page, transaction = _LAST.unpack_from(page, _LAST_AT)
-            found.append(Meta(number, transaction, last_page, _FREE_ROOT.unpack_from(page, _FREE_ROOT_AT)[0]))
-        newest = max(found, key=lambda meta: meta.transaction)
-        return newest, found[1 - newest.page]
+            metas.append(Meta(number, transaction, last_page, _FREE_ROOT.unpack_from(page, _FREE_ROOT_AT)[0]))
+        newest = max(metas, key=lambda meta: meta.transaction)
+        return newest, metas[1 - newest.page]
 
     def free_pages(self, meta: Meta) -> set[int]:
         """Return the pages that are free as of that commit.
@@ -119,32 +119,32 @@ class PageFile:
         Raises:
             NotPagesError: the tree of free pages is damaged.
         """
-        found: FreeLists = {}
+        lists: FreeLists = {}
         try:
             if meta.free_root != _NO_PAGE:
-                self._collect(meta.free_root, found, 0)
+                self._collect(meta.free_root, lists, 0)
         except struct.error as error:
             raise NotPagesError("its tree of free pages is damaged") from error
-        return found
+        return lists
 
-    def _collect(self, number: int, found: FreeLists, depth: int) -> None:
+    def _collect(self, number: int, lists: FreeLists, depth: int) -> None:
         page = self.page(number)
         stored_number, flags, lower, _ = _HEADER.unpack_from(page)
         if stored_number != number or depth > _MOST_DEPTH or not 16 <= lower <= self.page_size:
             raise NotPagesError("its tree of free pages is damaged")
-        for at in range(16, lower, 2):
-            node = page[at] | page[at + 1] << 8
+        for offset in range(16, lower, 2):
+            node = page[offset] | page[offset + 1] << 8
             low, high, node_flags, key_size = _NODE.unpack_from(page, node)
             if flags & _BRANCH:
-                self._collect(low | high << 16 | node_flags << 32, found, depth + 1)
+                self._collect(low | high << 16 | node_flags << 32, lists, depth + 1)
             elif flags & _LEAF:
                 size, start = low | high << 16, node + 8 + key_size
                 (transaction,) = _TRANSACTION.unpack_from(page, node + 8)
                 if node_flags & _BIG:
                     first = struct.unpack_from("=Q", page, start)[0] * self.page_size + 16
-                    found[transaction] = _listed(self.view[first : first + size])
+                    lists[transaction] = _listed(self.view[first : first + size])
                 else:
-                    found[transaction] = _listed(page[start : start + size])
+                    lists[transaction] = _listed(page[start : start + size])
             else:
                 raise NotPagesError("its tree of free pages is damaged")
 

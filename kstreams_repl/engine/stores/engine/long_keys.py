@@ -22,12 +22,12 @@ Bucket = list[tuple[bytes, bytes]]
 
 def decode(data: bytes) -> Bucket:
     (count,) = _COUNT.unpack_from(data)
-    at, bucket = 4, []
+    position, bucket = 4, []
     for _ in range(count):
-        rest_size, value_size = _SIZES.unpack_from(data, at)
-        at += 8
-        bucket.append((data[at : at + rest_size], data[at + rest_size : at + rest_size + value_size]))
-        at += rest_size + value_size
+        rest_size, value_size = _SIZES.unpack_from(data, position)
+        position += 8
+        bucket.append((data[position : position + rest_size], data[position + rest_size : position + rest_size + value_size]))
+        position += rest_size + value_size
     return bucket
 
 
@@ -41,8 +41,8 @@ def encode(bucket: Bucket) -> bytes:
 def find(data: bytes, key: bytes) -> bytes | None:
     """Return the value of a full key in its bucket."""
     bucket, rest = decode(data), key[BUCKET_SIZE:]
-    at = bisect_left(bucket, (rest,))
-    return bucket[at][1] if at < len(bucket) and bucket[at][0] == rest else None
+    index = bisect_left(bucket, (rest,))
+    return bucket[index][1] if index < len(bucket) and bucket[index][0] == rest else None
 
 
 def change(data: bytes | None, changes: Iterable[tuple[bytes, bytes | None]]) -> bytes | None:

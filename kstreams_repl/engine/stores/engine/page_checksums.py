@@ -253,18 +253,18 @@ class PageSeal:
 
     def _unknown(self, most: int) -> list[int]:
         """Return at most `most` pages that are in use and have no checksum yet."""
-        found: list[int] = []
+        pages: list[int] = []
         sums, free, end = self._sums, self._free, self._last_page + 1
-        while most and len(found) < most and self._next < end:
+        while most and len(pages) < most and self._next < end:
             try:
-                at = sums.index(UNKNOWN, self._next, end)
+                page = sums.index(UNKNOWN, self._next, end)
             except ValueError:
                 self._next = end
                 break
-            self._next = at + 1
-            if at not in free:
-                found.append(at)
-        return found
+            self._next = page + 1
+            if page not in free:
+                pages.append(page)
+        return pages
 
     def _seal(self, pages: PageFile, numbers: Iterable[int], unknown: Iterable[int] = ()) -> None:
         """Compute checksums and write the blocks of the checksum file that contain them."""

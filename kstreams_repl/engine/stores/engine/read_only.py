@@ -95,10 +95,10 @@ def close_read_only(path: str) -> None:
 
 def _file(path: str) -> tuple[int, int] | None:
     try:
-        found = os.stat(os.path.join(path, "data.mdb"))
+        stat = os.stat(os.path.join(path, "data.mdb"))
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return stat.st_dev, stat.st_ino
 
 
 def _forget_after_fork() -> None:

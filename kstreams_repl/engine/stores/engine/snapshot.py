@@ -227,13 +227,13 @@ class SnapshotView:
         seconds: float = DEFAULT_SECONDS,
     ) -> tuple[list[Row], bool]:
         rows = self._tree(name).range(self._transaction, low, high, reverse)
-        found: list[Row] = []
+        collected: list[Row] = []
         deadline = time.monotonic() + seconds
         while True:
-            wanted = _CHUNK if limit is None else min(_CHUNK, limit - len(found))
-            chunk = list(islice(rows, wanted))
-            found += chunk
-            if len(chunk) < wanted:
-                return found, True
-            if (limit is not None and len(found) >= limit) or time.monotonic() > deadline:
-                return found, next(rows, None) is None
+            size = _CHUNK if limit is None else min(_CHUNK, limit - len(collected))
+            chunk = list(islice(rows, size))
+            collected += chunk
+            if len(chunk) < size:
+                return collected, True
+            if (limit is not None and len(collected) >= limit) or time.monotonic() > deadline:
+                return collected, next(rows, None) is None

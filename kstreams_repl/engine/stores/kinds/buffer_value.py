@@ -51,13 +51,13 @@ class BufferValue:
             SerializationError: it is not one.
         """
         try:
-            context, at = _decode_context(data)
-            prior, at = _read_sized(data, at)
-            if _INT.unpack_from(data, at)[0] == _SAME_AS_PRIOR:
-                old, at = prior, at + 4
+            context, position = _decode_context(data)
+            prior, position = _read_sized(data, position)
+            if _INT.unpack_from(data, position)[0] == _SAME_AS_PRIOR:
+                old, position = prior, position + 4
             else:
-                old, at = _read_sized(data, at)
-            new, at = _read_sized(data, at)
+                old, position = _read_sized(data, position)
+            new, position = _read_sized(data, position)
         except (struct.error, ValueError) as cause:
             raise wrong_bytes("buffer", data, f"a buffered record ({cause})") from cause
         return cls(prior, old, new, context if context_type is None else context_type(*context))
@@ -73,12 +73,12 @@ def _sized(data: bytes | None) -> bytes:
     return _INT.pack(_NULL) if data is None else _INT.pack(len(data)) + data
 
 
-def _read_sized(data: bytes, at: int) -> tuple[bytes | None, int]:
-    size = _INT.unpack_from(data, at)[0]
-    at += 4
-    if at + size > len(data):
-        raise ValueError(f"{size} bytes at {at} of {len(data)}")
-    return (None, at) if size < 0 else (data[at : at + size], at + size)
+def _read_sized(data: bytes, position: int) -> tuple[bytes | None, int]:
+    size = _INT.unpack_from(data, position)[0]
+    position += 4
+    if position + size > len(data):
+        raise ValueError(f"{size} bytes at {position} of {len(data)}")
+    return (None, position) if size < 0 else (data[position : position + size], position + size)
 
 
 def _encode_context(context: Context) -> bytes:
@@ -93,16 +93,16 @@ def _encode_context(context: Context) -> bytes:
 
 def _decode_context(data: bytes) -> tuple[Context, int]:
     timestamp, offset, size = _CONTEXT.unpack_from(data)
-    at = _CONTEXT.size + size
+    position = _CONTEXT.size + size
     if not 0 <= size <= len(data) - _CONTEXT.size:
         raise ValueError(f"a topic of {size} bytes")
-    topic = data[_CONTEXT.size : at].decode() or None
-    partition = _INT.unpack_from(data, at)[0]
-    count = _INT.unpack_from(data, at + 4)[0]
-    at += 8
+    topic = data[_CONTEXT.size : position].decode() or None
+    partition = _INT.unpack_from(data, position)[0]
+    count = _INT.unpack_from(data, position + 4)[0]
+    position += 8
     headers: Headers = []
     for _ in range(max(count, 0)):
-        key, at = _read_sized(data, at)
-        value, at = _read_sized(data, at)
+        key, position = _read_sized(data, position)
+        value, position = _read_sized(data, position)
         headers.append(((key or b"").decode(), value))
-    return (topic, partition, offset, timestamp, headers), at
+    return (topic, partition, offset, timestamp, headers), position

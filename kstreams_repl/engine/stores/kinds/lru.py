@@ -33,11 +33,11 @@ def pack_order(keys: Iterable[bytes]) -> bytes:
 def unpack_order(data: bytes | None) -> dict[bytes, None]:
     """Decode an attribute encoded by `pack_order`."""
     order: dict[bytes, None] = {}
-    data, at = data or b"", 0
-    while at < len(data):
-        start = at + _SIZE.size
-        at = start + _SIZE.unpack_from(data, at)[0]
-        order[data[start:at]] = None
+    data, position = data or b"", 0
+    while position < len(data):
+        start = position + _SIZE.size
+        position = start + _SIZE.unpack_from(data, position)[0]
+        order[data[start:position]] = None
     return order
 
 

@@ -39,15 +39,15 @@ def decode_list(data: bytes) -> list[bytes]:
         SerializationError: it is not one.
     """
     items = []
-    at = 5
+    position = 5
     try:
         for _ in range(_INT.unpack_from(data, 1)[0]):
-            size = _INT.unpack_from(data, at)[0]
-            at += 4
-            if not 0 < size <= len(data) - at:
-                raise wrong_bytes("outer join", data, f"a side and a value of {size} bytes at {at}")
-            items.append(data[at : at + size])
-            at += size
+            size = _INT.unpack_from(data, position)[0]
+            position += 4
+            if not 0 < size <= len(data) - position:
+                raise wrong_bytes("outer join", data, f"a side and a value of {size} bytes at {position}")
+            items.append(data[position : position + size])
+            position += size
     except struct.error as cause:
         raise wrong_bytes("outer join", data, f"a list of sides and values ({cause})") from cause
     return items

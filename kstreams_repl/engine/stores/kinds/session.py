@@ -89,14 +89,14 @@ class Session(SegmentedStore):
 
     def find_closed(self, earliest_end: int, latest_end: int) -> Iterator[tuple[Windowed, Any]]:
         """Iterate over sessions of all keys with earliest_end <= end <= latest_end, by end, start, then key bytes."""
-        found = [
+        sessions = [
             (end, start, key, item)
             for key, start, end, item in self._sessions(None, None, earliest_end, latest_end, MAX_LONG, False)
             if end <= latest_end
         ]
-        found.sort(key=lambda row: row[:3])
+        sessions.sort(key=lambda row: row[:3])
         from_bytes = self._key.deserialize
-        return ((Windowed(from_bytes(key), start, end), item) for end, start, key, item in found)
+        return ((Windowed(from_bytes(key), start, end), item) for end, start, key, item in sessions)
 
     def find_raw(self, key: bytes, earliest_end: int, latest_start: int, reverse: bool = False) -> list[tuple[int, int, Any]]:
         """Return (start, end, item) of one serialized key with end >= earliest_end and start <= latest_start."""
@@ -108,31 +108,31 @@ class Session(SegmentedStore):
         self, suffixes: list[bytes], key: bytes, earliest_end: int, latest_start: int, reverse: bool
     ) -> list[tuple[int, int, Any]]:
         read, prefix, unpack = self._objects.get, self._rows.prefix, _SUFFIX.unpack
-        found = []
+        sessions = []
         for suffix in suffixes[bisect_left(suffixes, max(LONG.pack(max(earliest_end, 0)), self._first_shown())) :]:
             end, start = unpack(suffix)
             if start <= latest_start:
                 item = read(prefix(end) + key + suffix)
                 if item is not None:
-                    found.append((start, end, item))
-        return found[::-1] if reverse else found
+                    sessions.append((start, end, item))
+        return sessions[::-1] if reverse else sessions
 
     def _scan_key(self, key: bytes, earliest_end: int, latest_start: int, reverse: bool) -> list[tuple[int, int, Any]]:
-        found = []
-        at, size, unpack_from = PREFIX_SIZE + len(key), PREFIX_SIZE + len(key) + SUFFIX_SIZE, _SUFFIX.unpack_from
+        sessions = []
+        position, size, unpack_from = PREFIX_SIZE + len(key), PREFIX_SIZE + len(key) + SUFFIX_SIZE, _SUFFIX.unpack_from
         low, high = key + _SUFFIX.pack(max(earliest_end, 0), 0), key + _SUFFIX.pack(MAX_LONG, max(latest_start, 0))
         for segment in self._segments(earliest_end, MAX_LONG, reverse):
             prefix = LONG.pack(segment)
             for physical, item in self._objects.range(prefix + low, after(prefix + high), reverse):
                 if len(physical) == size:
-                    end, start = unpack_from(physical, at)
+                    end, start = unpack_from(physical, position)
                     if end >= earliest_end and start <= latest_start:
-                        found.append((start, end, item))
-        return found
+                        sessions.append((start, end, item))
+        return sessions
 
     def _of_key(self, key: Any, earliest_end: int, latest_start: int, reverse: bool) -> Iterator[tuple[Windowed, Any]]:
-        found = self.find_raw(self._bytes(key), earliest_end, latest_start, reverse)
-        return iter([(Windowed(key, start, end), item) for start, end, item in found])
+        sessions = self.find_raw(self._bytes(key), earliest_end, latest_start, reverse)
+        return iter([(Windowed(key, start, end), item) for start, end, item in sessions])
 
     def _of_keys(self, from_key: Any, to_key: Any, earliest_end: int, latest_start: int, reverse: bool) -> Iterator[tuple[Windowed, Any]]:
         low, high = self._optional_bytes(from_key), self._optional_bytes(to_key)
@@ -154,9 +154,9 @@ class Session(SegmentedStore):
         from_bytes, unpack_from = self._key.deserialize, _SUFFIX.unpack_from
 
         def entry_leaves(physical: bytes, new: Any, old: Any, timestamp: int, headers: Any) -> None:
-            at = len(physical) - SUFFIX_SIZE
-            end, start = unpack_from(physical, at)
-            listener(Windowed(from_bytes(physical[PREFIX_SIZE:at]), start, end), new, old, end, headers)
+            position = len(physical) - SUFFIX_SIZE
+            end, start = unpack_from(physical, position)
+            listener(Windowed(from_bytes(physical[PREFIX_SIZE:position]), start, end), new, old, end, headers)
 
         return self._objects.set_flush_listener(entry_leaves, send_old_values)
 

@@ -123,7 +123,7 @@ class TimeOrderedWindow(WindowReads):
     def fetch_key_raw(self, key: bytes, time_from: int, time_to: int, reverse: bool = False) -> Iterator[tuple[int, Any]]:
         if self._indexing:
             return self._read_indexed(key, time_from, time_to, reverse)
-        return ((start, item) for found, start, item in self.range_raw(None, None, time_from, time_to, reverse) if found == key)
+        return ((start, item) for row_key, start, item in self.range_raw(None, None, time_from, time_to, reverse) if row_key == key)
 
     def _read_indexed(self, key: bytes, time_from: int, time_to: int, reverse: bool) -> Iterator[tuple[int, Any]]:
         starts, pack, unpack, read = self._suffixes_of(key), LONG.pack, LONG.unpack, self._objects.get
@@ -135,7 +135,7 @@ class TimeOrderedWindow(WindowReads):
                 yield unpack(start)[0], item
 
     def _suffixes(self, key: bytes | None) -> Iterator[tuple[bytes, Suffix]]:
-        return ((found, LONG.pack(start)) for found, start, _ in self.range_raw(None, None, 0, MAX_LONG) if key is None or found == key)
+        return ((other, LONG.pack(start)) for other, start, _ in self.range_raw(None, None, 0, MAX_LONG) if key is None or other == key)
 
     def range_raw(
         self, low: bytes | None, high: bytes | None, time_from: int, time_to: int, reverse: bool = False

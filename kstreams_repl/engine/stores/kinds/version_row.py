@@ -34,11 +34,11 @@ class VersionRow:
     def decode(cls, data: bytes) -> VersionRow:
         next_timestamp, oldest = _HEAD.unpack_from(data)
         items: list[tuple[int, int]] = []
-        at = _HEAD.size
+        position = _HEAD.size
         while True:
-            item: tuple[int, int] = _ITEM.unpack_from(data, at)
+            item: tuple[int, int] = _ITEM.unpack_from(data, position)
             items.append(item)
-            at += _ITEM.size
+            position += _ITEM.size
             if item[0] == oldest:
                 break
         versions: list[tuple[int, bytes | None]] = []

@@ -83,8 +83,8 @@ class VersionedRows(ObservedTime):
 
     def _put_into_history(self, key: bytes, value: bytes | None, timestamp: int, ends: int | None) -> tuple[bool, int | None]:
         """Search from the newest segment down for the row whose versions surround `timestamp`, and put the version there."""
-        at = bisect_left(self._segments, timestamp // self._interval)
-        for segment in reversed(self._segments[at:]):
+        index = bisect_left(self._segments, timestamp // self._interval)
+        for segment in reversed(self._segments[index:]):
             row = self._row(segment, key)
             if row is None:
                 continue
@@ -159,8 +159,8 @@ class VersionedRows(ObservedTime):
             return latest
         if as_of < self.observed_time - self.retention_ms:
             return None
-        at = bisect_left(self._segments, as_of // self._interval)
-        for segment in reversed(self._segments[at:]):
+        index = bisect_left(self._segments, as_of // self._interval)
+        for segment in reversed(self._segments[index:]):
             row = self._row(segment, key)
             if row is None:
                 continue
@@ -182,7 +182,7 @@ class VersionedRows(ObservedTime):
         segments: list[int] = []
         if last >= self.observed_time - self.retention_ms:
             segments = self._segments[: bisect_left(self._segments, last // self._interval + 1)]
-        found: list[tuple[bytes, int, int | None]] = [] if latest is None or latest[1] > last else [latest]
+        versions: list[tuple[bytes, int, int | None]] = [] if latest is None or latest[1] > last else [latest]
         for segment in reversed(segments):
             row = self._row(segment, key)
             if row is None:
@@ -190,9 +190,9 @@ class VersionedRows(ObservedTime):
             ends = row.next
             for begins, value in row.versions:
                 if value is not None and begins <= last and ends > first:
-                    found.append((value, begins, ends))
+                    versions.append((value, begins, ends))
                 ends = begins
-        return iter(found if newest_first else found[::-1])
+        return iter(versions if newest_first else versions[::-1])
 
     def range_as_of(
         self, low: bytes | None, high: bytes | None, as_of: int | None, reverse: bool
@@ -205,9 +205,9 @@ class VersionedRows(ObservedTime):
                 end = LONG.pack(segment + 1) if high is None else prefix + high
                 keys.update(key[8:] for key, _ in self._history.range(prefix + (low or b""), end))
         for key in sorted(keys, reverse=reverse):
-            found = self.get(key) if as_of is None else self.get_as_of(key, as_of)
-            if found is not None:
-                yield key, found
+            version = self.get(key) if as_of is None else self.get_as_of(key, as_of)
+            if version is not None:
+                yield key, version
 
     def all_latest(self) -> Iterator[tuple[bytes, bytes, int]]:
         return ((key, data[8:], LONG.unpack_from(data)[0]) for key, data in self._latest.range())
@@ -222,8 +222,8 @@ class VersionedRows(ObservedTime):
     def _make_live(self, segment: int) -> bool:
         if segment < max(self.observed_time - self.retention_ms, 0) // self._interval:
             return False
-        at = bisect_left(self._segments, segment)
-        if at == len(self._segments) or self._segments[at] != segment:
+        index = bisect_left(self._segments, segment)
+        if index == len(self._segments) or self._segments[index] != segment:
             insort(self._segments, segment)
         return True
 
@@ -290,7 +290,7 @@ class Versioned(TypedStore):
         low, high = self._optional_bytes(from_key), self._optional_bytes(to_key)
         from_bytes, deserialize = self._key.deserialize, self._value.deserialize
         rows = self._rows.range_as_of(low, None if high is None else after(high), as_of, reverse)
-        return ((from_bytes(key), VersionedRecord(deserialize(found[0]), found[1], found[2])) for key, found in rows)
+        return ((from_bytes(key), VersionedRecord(deserialize(version[0]), version[1], version[2])) for key, version in rows)
 
     def versions(self, key: Any, first: int, last: int, newest_first: bool = True) -> Iterator[VersionedRecord]:
         """Iterate over the versions of a key that were valid at some time from `first` to `last`."""
@@ -298,8 +298,8 @@ class Versioned(TypedStore):
         rows = self._rows.versions(self._bytes(key), first, last, newest_first)
         return (VersionedRecord(deserialize(value), begins, ends) for value, begins, ends in rows)
 
-    def _record(self, found: tuple[bytes, int, int | None] | None) -> VersionedRecord | None:
-        return None if found is None else VersionedRecord(self._value.deserialize(found[0]), found[1], found[2])
+    def _record(self, version: tuple[bytes, int, int | None] | None) -> VersionedRecord | None:
+        return None if version is None else VersionedRecord(self._value.deserialize(version[0]), version[1], version[2])
 
     def all(self) -> Iterator[tuple[Any, VersionedRecord]]:
         """Iterate over the latest version of every key."""

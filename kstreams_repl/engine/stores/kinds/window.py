@@ -145,16 +145,16 @@ class Window(WindowReads, SegmentedStore):
         `known_ends`. The caller must not use them for windows that its own stream time has expired.
         """
         assert self.cached is not None
-        rows, known = self._rows, self.known_ends
-        if len(known) >= _KNOWN_WINDOWS:
-            known.clear()
+        rows, ends_by_start = self._rows, self.known_ends
+        if len(ends_by_start) >= _KNOWN_WINDOWS:
+            ends_by_start.clear()
         latest = max(rows.noted_time, rows.observed_time)
         load = None if start <= latest - rows.retention_ms else self.cached.load if start <= latest else self.cached.make
         segment = start // rows.interval_ms
         if self.cached_segments is not None:
             self.cached_segments.add(segment)
         rows.note_time(start)
-        known[start] = ends = WindowEnds(LONG.pack(segment), LONG.pack(start) + NO_SEQUENCE, load)
+        ends_by_start[start] = ends = WindowEnds(LONG.pack(segment), LONG.pack(start) + NO_SEQUENCE, load)
         return ends
 
     def _make_unchecked(self, objects: WriteBackObjects) -> tuple[Callable[[bytes, int], Any], Callable[[bytes, Any, int], None]]:
@@ -163,18 +163,18 @@ class Window(WindowReads, SegmentedStore):
         read, write, rows, pack = objects.get_any, objects.put_any, self._rows, LONG.pack
         interval, retention = rows.interval_ms, rows.retention_ms
         last, head, tail = -1, b"", b""
-        known: dict[int, tuple[bytes, bytes]] = {}
+        ends_by_start: dict[int, tuple[bytes, bytes]] = {}
         admitted: set[int] = set()
         admitted_at, admitted_among = -1, rows.segments
         read_key, physical = b"", b""
 
         def turn_to(start: int) -> None:
             nonlocal last, head, tail
-            parts = known.get(start)
+            parts = ends_by_start.get(start)
             if parts is None:
-                if len(known) >= _KNOWN_WINDOWS:
-                    known.clear()
-                parts = known[start] = pack(start // interval), pack(start) + NO_SEQUENCE
+                if len(ends_by_start) >= _KNOWN_WINDOWS:
+                    ends_by_start.clear()
+                parts = ends_by_start[start] = pack(start // interval), pack(start) + NO_SEQUENCE
             head, tail = parts
             last = start
 
@@ -236,8 +236,8 @@ class Window(WindowReads, SegmentedStore):
         pack, unpack_from, read, interval = LONG.pack, LONG.unpack_from, self._objects.get, self._rows.interval_ms
         first = bisect_left(suffixes, max(pack(max(time_from, 0)), self._first_shown()))
         last = 0 if time_to < 0 else bisect_left(suffixes, pack(time_to + 1), first) if time_to < MAX_LONG else len(suffixes)
-        found = suffixes[first:last]
-        for suffix in reversed(found) if reverse else found:
+        matching = suffixes[first:last]
+        for suffix in reversed(matching) if reverse else matching:
             start = unpack_from(suffix)[0]
             item = read(pack(start // interval) + key + suffix)
             if item is not None:
@@ -246,7 +246,7 @@ class Window(WindowReads, SegmentedStore):
     def _scan_key(self, key: bytes, time_from: int, time_to: int, reverse: bool) -> Iterator[tuple[int, Any]]:
         time_from = max(time_from, 0)
         size, unpack_from = PREFIX_SIZE + len(key) + SUFFIX_SIZE, LONG.unpack_from
-        at = PREFIX_SIZE + len(key)
+        position = PREFIX_SIZE + len(key)
         low, high = key + LONG.pack(time_from) if time_to >= 0 else key, key + _SUFFIX.pack(max(time_to, 0), 0x7FFFFFFF)
         if time_to < time_from:
             return
@@ -260,7 +260,7 @@ class Window(WindowReads, SegmentedStore):
             for physical, item in read(prefix + low, after(prefix + high), reverse, *more):
                 # The range may also contain longer keys that begin with this one.
                 if len(physical) == size:
-                    yield unpack_from(physical, at)[0], item
+                    yield unpack_from(physical, position)[0], item
 
     def range_raw(
         self, low: bytes | None, high: bytes | None, time_from: int, time_to: int, reverse: bool = False

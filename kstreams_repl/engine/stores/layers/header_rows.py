@@ -37,8 +37,8 @@ def without_headers(row: bytes) -> bytes:
     """Return the row as a store without headers has it."""
     if row[0] == 0:
         return row[1:]
-    size, at = read_varint(row)
-    return row[at + size :]
+    size, position = read_varint(row)
+    return row[position + size :]
 
 
 def headers_of(row: bytes) -> Headers:
@@ -46,18 +46,18 @@ def headers_of(row: bytes) -> Headers:
     headers: Headers = []
     if row[0] == 0:
         return headers
-    _, at = read_varint(row)
-    count, at = read_varint(row, at)
+    _, position = read_varint(row)
+    count, position = read_varint(row, position)
     for _ in range(count):
-        size, at = read_varint(row, at)
-        name, at = row[at : at + size].decode(), at + size
-        if row[at : at + 1] == _NULL:
+        size, position = read_varint(row, position)
+        name, position = row[position : position + size].decode(), position + size
+        if row[position : position + 1] == _NULL:
             headers.append((name, None))
-            at += 1
+            position += 1
         else:
-            size, at = read_varint(row, at)
-            headers.append((name, row[at : at + size]))
-            at += size
+            size, position = read_varint(row, position)
+            headers.append((name, row[position : position + size]))
+            position += size
     return headers
 
 

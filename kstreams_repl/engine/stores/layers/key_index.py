@@ -79,10 +79,10 @@ class KeyIndex:
         elif not suffixes or suffix > suffixes[-1]:
             suffixes.append(suffix)
         else:
-            at = bisect_left(suffixes, suffix)
-            if suffixes[at] == suffix:
+            index = bisect_left(suffixes, suffix)
+            if suffixes[index] == suffix:
                 return
-            suffixes.insert(at, suffix)
+            suffixes.insert(index, suffix)
         self.size += 1
         if self.size > self._capacity:
             self._shrink()
@@ -98,9 +98,9 @@ class KeyIndex:
         """Record that a row was deleted (it may not have existed)."""
         suffixes = self.lists.get(key)
         if suffixes:
-            at = bisect_left(suffixes, suffix)
-            if at < len(suffixes) and suffixes[at] == suffix:
-                del suffixes[at]
+            index = bisect_left(suffixes, suffix)
+            if index < len(suffixes) and suffixes[index] == suffix:
+                del suffixes[index]
                 self.size -= 1
                 if not suffixes and self.complete:
                     del self.lists[key]

@@ -35,12 +35,12 @@ def keep_row_format(environment: Environment, builder: StoreBuilder) -> None:
     """Convert the rows of a store to the format that its builder asks for, if they have the other one."""
     if not builder.persistent:
         return
-    wanted = _HEADERS if builder.headers else _PLAIN
-    while (known := environment.attribute(row_format(builder.name)) or _PLAIN) != wanted:
-        if known[1:2] == _UP_TO:
-            _convert(environment, builder.name, known[:1], after(known[2:]))
+    expected = _HEADERS if builder.headers else _PLAIN
+    while (actual := environment.attribute(row_format(builder.name)) or _PLAIN) != expected:
+        if actual[1:2] == _UP_TO:
+            _convert(environment, builder.name, actual[:1], after(actual[2:]))
         else:
-            _convert(environment, builder.name, wanted, None)
+            _convert(environment, builder.name, expected, None)
 
 
 def _convert(environment: Environment, name: str, to: bytes, low: bytes | None) -> None:

@@ -91,10 +91,10 @@ class SegmentedRows(ObservedTime):
             self.noted_time = timestamp
 
     def _make_get(self) -> Callable[[bytes], bytes | None]:
-        read, at, unpack_from, span = self._engine.get, self._timestamp_at, LONG.unpack_from, self._span
+        read, position, unpack_from, span = self._engine.get, self._timestamp_at, LONG.unpack_from, self._span
 
         def get(key: bytes) -> bytes | None:
-            if unpack_from(key, len(key) - at)[0] <= self.observed_time - span:
+            if unpack_from(key, len(key) - position)[0] <= self.observed_time - span:
                 return None
             return read(key)
 
@@ -120,8 +120,8 @@ class SegmentedRows(ObservedTime):
             self._on_expired()
             return False
         if not segments or segment != segments[-1]:
-            at = bisect_left(segments, segment)
-            if at == len(segments) or segments[at] != segment:
+            index = bisect_left(segments, segment)
+            if index == len(segments) or segments[index] != segment:
                 insort(segments, segment)
         if segments[0] < live:
             self._drop_before(live)
@@ -164,11 +164,11 @@ class SegmentedRows(ObservedTime):
 
     def range(self, low: bytes | None, high: bytes | None, reverse: bool = False) -> Iterator[Row]:
         """Iterate over rows that are not hidden, by physical key."""
-        at, hidden, unpack_from = self._timestamp_at, self.hidden_up_to(), LONG.unpack_from
+        position, hidden, unpack_from = self._timestamp_at, self.hidden_up_to(), LONG.unpack_from
         rows = self._engine.range(low, high, reverse)
         if hidden < 0:
             return rows
-        return (row for row in rows if unpack_from(row[0], len(row[0]) - at)[0] > hidden)
+        return (row for row in rows if unpack_from(row[0], len(row[0]) - position)[0] > hidden)
 
     def segment_ids(self, time_from: int, time_to: int) -> list[int]:
         """Return live segments that may hold timestamps in [time_from, time_to], ascending."""
@@ -182,15 +182,15 @@ _without_prefix: Callable[[bytes], bytes] = itemgetter(slice(PREFIX_SIZE, None))
 
 def find_segments(engine: Engine) -> list[int]:
     """Return the segment ids present in an engine, by seeking from one to the next."""
-    found: list[int] = []
+    segments: list[int] = []
     low: bytes | None = None
     if engine.approximate_count() == 0:
-        return found
+        return segments
     while True:
         row = next(engine.range(low, None, False, 1), None)
         if row is None:
-            return found
+            return segments
         segment = LONG.unpack_from(row[0])[0]
-        found.append(segment)
+        segments.append(segment)
         low = LONG.pack(segment + 1)
 

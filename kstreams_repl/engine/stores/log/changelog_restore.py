@@ -106,8 +106,8 @@ class Restorer:
 
     def _framed(self, frame: Callable[[RecordBatch], RecordBatch], batch: RecordBatch) -> RecordBatch:
         """Return the records of a table's source topic with schema ids in front, as the store has its values."""
-        found = frame(batch)
-        if getattr(self.builder.key_serde, "header_id_size", None) is None and any(type(key) is Framed for key in found.keys):
+        framed = frame(batch)
+        if getattr(self.builder.key_serde, "header_id_size", None) is None and any(type(key) is Framed for key in framed.keys):
             raise TaskCorruptedError(
                 f"store {self._name} cannot be restored from {self._at}: the keys there have their schema ids in headers, and the store "
                 "writes them in front of its keys",
@@ -115,7 +115,7 @@ class Restorer:
                 "session.reset(name), then deploy",
                 store=self._name,
             )
-        return found
+        return framed
 
     def _unreadable(self, batch: RecordBatch, cause: Exception) -> TaskCorruptedError:
         """Return the error of a record that is not a row of this kind of store, with its offset."""
