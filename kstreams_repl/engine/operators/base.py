@@ -11,7 +11,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from kstreams_repl.system.types import Headers, Outlet, RowLoop
+from kstreams_repl.engine.processor.punctuation import PunctuationType
+from kstreams_repl.system.types import Headers, Outlet, RowLoop, TaskId
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +36,7 @@ class TaskContext(Protocol):
     """The state that all nodes of one task share."""
 
     application_id: str
-    task_id: Any
+    task_id: TaskId
     config: Any
     shared: dict[str, Any]
     """Objects that nodes of the task share by name (both sides of a stream-stream join share one time tracker)."""
@@ -105,7 +106,9 @@ class NodeContext(Protocol):
     def wall_clock(self) -> int:
         """Return the task's clock in ms (mocked in the test driver)."""
 
-    def schedule(self, interval_ms: int, punctuation: Any, callback: Callable[[int], None], start_ms: int | None = None) -> Cancellable: ...
+    def schedule(
+        self, interval_ms: int, punctuation: PunctuationType, callback: Callable[[int], None], start_ms: int | None = None
+    ) -> Cancellable: ...
 
     def request_commit(self) -> None: ...
 

@@ -16,7 +16,7 @@ from kstreams_repl.engine.processor.punctuation import PunctuationType, checked_
 from kstreams_repl.engine.processor.record import FixedKeyRecord, Record, sharing
 from kstreams_repl.system.durations import Millis
 from kstreams_repl.system.errors import CallError, TopologyError
-from kstreams_repl.system.types import Headers, RecordMetadata, is_async
+from kstreams_repl.system.types import Headers, RecordMetadata, TaskId, is_async
 
 
 @dataclass(slots=True)
@@ -124,7 +124,7 @@ class NodeProcessorContext:
         return self._node.task.application_id
 
     @property
-    def task_id(self) -> Any:
+    def task_id(self) -> TaskId:
         return self._node.task.task_id
 
     @property

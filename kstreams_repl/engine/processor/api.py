@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from kstreams_repl.engine.processor.punctuation import PunctuationType
 from kstreams_repl.engine.processor.record import FixedKeyRecord, Record
 from kstreams_repl.system.durations import Millis
-from kstreams_repl.system.types import RecordMetadata
+from kstreams_repl.system.types import RecordMetadata, TaskId
 
 
 class Cancellable(Protocol):
@@ -53,7 +53,7 @@ class ProcessingContext(Protocol):
         """
 
     @property
-    def task_id(self) -> Any:
+    def task_id(self) -> TaskId:
         """Which task this is.
 
         Example:

@@ -13,12 +13,14 @@ from functools import partial
 from typing import Any, NoReturn
 
 from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.engine.processor.punctuation import PunctuationType
 from kstreams_repl.engine.processor.record_context import NOWHERE
 from kstreams_repl.engine.runtime.compiler.compile import compile_nodes
 from kstreams_repl.engine.runtime.nodes.collector import Send, Site
 from kstreams_repl.engine.runtime.nodes.handlers import ErrorContext, Response, ask, resolve
 from kstreams_repl.engine.runtime.task_context import TaskServices
 from kstreams_repl.engine.serdes.header_ids import as_received, framing
+from kstreams_repl.engine.stores.engine.base import Environment
 from kstreams_repl.engine.stores.factory import open_store
 from kstreams_repl.engine.topology.nodes import SourceNode
 from kstreams_repl.engine.topology.subtopologies import Subtopology
@@ -50,7 +52,7 @@ class _NoOutput:
 class _GlobalServices(TaskServices):
     """Services of global tasks, which have no stream time and run no punctuations."""
 
-    def schedule(self, node: str, interval: int, punctuation: Any, callback: Callable[[int], None], start: int | None) -> Any:
+    def schedule(self, node: str, interval: int, punctuation: PunctuationType, callback: Callable[[int], None], start: int | None) -> Any:
         raise CallError(
             f"{node} fills a global store and cannot schedule punctuations: they would never run",
             hint="schedule them in a stream processor, which may read the global store",
@@ -78,7 +80,7 @@ class GlobalTask:
         subtopologies: Sequence[Subtopology],
         *,
         config: StreamsConfig,
-        environment: Any,
+        environment: Environment,
         wall_clock: Callable[[], int],
     ) -> None:
         nodes = [node for sub in subtopologies for node in sub.nodes]

@@ -41,6 +41,7 @@ from kstreams_repl.engine.runtime.task_context import TaskServices
 from kstreams_repl.engine.runtime.task_errors import TaskErrors, of_the_user
 from kstreams_repl.engine.serdes.base import Serde
 from kstreams_repl.engine.stores.cache.record_cache import RecordCache
+from kstreams_repl.engine.stores.engine.base import Environment
 from kstreams_repl.engine.stores.factory import open_store
 from kstreams_repl.engine.topology.nodes import ProcessorNode, SourceNode
 from kstreams_repl.engine.topology.subtopologies import Subtopology, with_default_stores
@@ -125,7 +126,7 @@ class StreamTask:
         self,
         spec: TaskSpec,
         *,
-        environment: Any,
+        environment: Environment,
         collector: RecordCollector,
         wall_clock: Callable[[], int],
         global_stores: Mapping[str, Any] | None = None,

@@ -221,7 +221,7 @@ class TaskServices:
         """Return the topic's name on the broker: internal topics have the application's id as prefix."""
         return f"{self.application_id}-{topic}" if topic in self.internal_topics else topic
 
-    def schedule(self, node: str, interval: int, punctuation: Any, callback: Callable[[int], None], start: int | None) -> Any:
+    def schedule(self, node: str, interval: int, punctuation: PunctuationType, callback: Callable[[int], None], start: int | None) -> Any:
         """Schedule a punctuation. Stream time is aligned to 0 and due with the first record; wall clock is due one interval from now. A
         `start` in the past is advanced by whole intervals to the first time in the future (KIP-1146).
         """

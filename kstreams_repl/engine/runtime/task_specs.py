@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.runtime.task import TaskSpec
 from kstreams_repl.engine.topology.nodes import SourceNode
 from kstreams_repl.engine.topology.partitions import ResolvedTopology
 from kstreams_repl.engine.topology.subtopologies import Subtopology
+from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.system.errors import TopologyError
 from kstreams_repl.system.types import TaskId, TopicPartition
 
 
-def task_specs(topology: Any, application_id: str, config: StreamsConfig, resolved: ResolvedTopology) -> dict[TaskId, TaskSpec]:
+def task_specs(topology: Topology, application_id: str, config: StreamsConfig, resolved: ResolvedTopology) -> dict[TaskId, TaskSpec]:
     """Return the description of each task.
 
     Args:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.serdes import Serde, bytes_, resolve
 from kstreams_repl.engine.stores.api import StateStore
 from kstreams_repl.engine.stores.cache.record_cache import RecordCache
@@ -53,7 +54,7 @@ def open_store(
     builder: StoreBuilder,
     environment: Environment,
     *,
-    record_context: Any,
+    record_context: RecordContext,
     send: Send | None = None,
     send_many: Callable[..., None] | None = None,
     partition: int | None = None,
@@ -96,7 +97,7 @@ class _Opening:
 
     builder: StoreBuilder
     environment: Environment
-    record_context: Any
+    record_context: RecordContext
     send: Send | None
     send_many: Callable[..., None] | None
     partition: int | None
@@ -323,7 +324,7 @@ def _join_grace_buffer(opening: _Opening) -> StateStore:
     )
 
 
-def _snapshot_type(record_context: Any) -> Any:
+def _snapshot_type(record_context: RecordContext) -> Any:
     """Return the class of the task's context snapshots, so that buffered contexts are read back as the same class."""
     return type(record_context.snapshot()) if hasattr(record_context, "snapshot") else None
 

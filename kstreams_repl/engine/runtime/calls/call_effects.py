@@ -16,6 +16,7 @@ from kstreams_repl.engine.operators.own_copy import own_copy
 from kstreams_repl.engine.processor.current_call import CallContext
 from kstreams_repl.engine.processor.record import FixedKeyRecord, Record
 from kstreams_repl.system.errors import CallError, InvalidStateStoreError
+from kstreams_repl.system.types import TaskId
 
 _WRITES = frozenset({"put", "put_if_absent", "put_all", "delete", "remove"})
 _ANSWERED = frozenset({"put_if_absent", "delete"})
@@ -49,7 +50,7 @@ class CallEffects:
         return self._node.task.application_id
 
     @property
-    def task_id(self) -> Any:
+    def task_id(self) -> TaskId:
         return self._node.task.task_id
 
     def forward(self, record: Any, child: str | None = None) -> None:

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from kstreams_repl.engine.operators.base import Operator, Process
 from kstreams_repl.engine.operators.batches.partial_columns import Merging, PartialColumns, merging_of
 from kstreams_repl.engine.operators.processor_api import ProcessorOperator
+from kstreams_repl.engine.processor.punctuation import PunctuationType
 from kstreams_repl.engine.runtime.calls.task_threads import PARALLEL
 from kstreams_repl.engine.runtime.compiler.loop_codegen import fuse_rows, node_in_loop
 from kstreams_repl.engine.runtime.nodes.sinks import build_outlet, build_sink
@@ -154,7 +155,7 @@ class TaskNode:
     def stream_time(self) -> int:
         return self._clock.now
 
-    def schedule(self, interval_ms: int, punctuation: Any, callback: Callable[[int], None], start_ms: int | None = None) -> Any:
+    def schedule(self, interval_ms: int, punctuation: PunctuationType, callback: Callable[[int], None], start_ms: int | None = None) -> Any:
         return self.task.schedule(self.name, interval_ms, punctuation, callback, start_ms)
 
     def remember(self, name: str, read: Callable[[], int], restore: Callable[[int], None]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.serdes.base import of_values
 from kstreams_repl.engine.stores.cache.cache_entry import CacheEntry, EntryState, Frozen, is_deletion
 from kstreams_repl.engine.stores.layers.bytes_store import Rows, logged_columns
@@ -43,7 +44,7 @@ class EntryFlush:
         "_context",
     )  # fmt: skip
 
-    def __init__(self, rows: Rows, codec: Codec, changelog: Changelog, record_context: Any) -> None:
+    def __init__(self, rows: Rows, codec: Codec, changelog: Changelog, record_context: RecordContext) -> None:
         self._rows = rows
         self._write_many = logged_columns(rows, changelog)
         self._codec = codec

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, Protocol
 
+from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.serdes.base import of_values
 from kstreams_repl.engine.stores.cache.cache_entry import NOTHING, CacheEntry, EntryState, Frozen, frozen
 from kstreams_repl.engine.stores.cache.dirty_entries import DirtyBytes, DirtyEntries
@@ -58,7 +59,7 @@ class WriteBackCache:
         rows: Rows,
         codec: Codec,
         changelog: Changelog,
-        record_context: Any,
+        record_context: RecordContext,
         shared: RecordCache,
         *,
         visible: Callable[[bytes], bool] | None = None,

@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.serdes import Serde
 from kstreams_repl.engine.stores.engine.base import Environment
 from kstreams_repl.engine.stores.kinds.key_value import prefix_bytes
@@ -54,7 +55,7 @@ class Lru(TypedStore):
         *,
         max_entries: int,
         persistent: bool = False,
-        record_context: Any,
+        record_context: RecordContext,
     ) -> None:
         super().__init__(name, changelog, key_serde, persistent=persistent)
         self.max_entries = max_entries

@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
+from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.serdes import Serde
 from kstreams_repl.engine.serdes.base import wrong_bytes
 from kstreams_repl.engine.stores.engine.base import Engine, after
@@ -70,7 +71,7 @@ class OuterJoin:
         right_serde: Serde,
         *,
         persistent: bool,
-        record_context: Any,
+        record_context: RecordContext,
     ) -> None:
         self.name = name
         self.persistent = persistent

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.stores.cache.record_cache import ENTRY_OVERHEAD, ITEM, Entry, NamedCache, RecordCache
 from kstreams_repl.engine.stores.layers.bytes_store import Rows, logged_write, merged_over
 from kstreams_repl.engine.stores.layers.codec import Codec
@@ -26,7 +27,15 @@ class CachedObjects:
     """
 
     def __init__(
-        self, rows: Rows, codec: Codec, changelog: Changelog, record_context: Any, shared: RecordCache, *, keep_reads: bool, defer: bool
+        self,
+        rows: Rows,
+        codec: Codec,
+        changelog: Changelog,
+        record_context: RecordContext,
+        shared: RecordCache,
+        *,
+        keep_reads: bool,
+        defer: bool,
     ) -> None:
         self._rows = rows
         self._codec = codec

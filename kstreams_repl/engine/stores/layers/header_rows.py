@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.serdes import Serde
 from kstreams_repl.engine.serdes.change import read_varint, varint
 from kstreams_repl.engine.stores.layers.codec import NO_TYPES, Codec
@@ -77,7 +78,7 @@ class HeaderCodec(Codec):
 
     __slots__ = ()
 
-    def __init__(self, serde: Serde, *, timestamped: bool, record_context: Any) -> None:
+    def __init__(self, serde: Serde, *, timestamped: bool, record_context: RecordContext) -> None:
         super().__init__(serde, timestamped=timestamped)
         self.deferrable = NO_TYPES
         encode, decode, log_value, log_timestamp = self.encode, self.decode, self.log_value, self.log_timestamp

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
+from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.stores.layers.bytes_store import LogColumns, Rows, logged_columns, logged_write
 from kstreams_repl.engine.stores.layers.codec import NO_TYPES, SMALL, TEXTS, Codec
 from kstreams_repl.engine.stores.log.changelog import Changelog
@@ -40,7 +41,7 @@ class StoredObjects(Protocol):
 class WriteThroughObjects:
     """Serializes, stores and logs each write immediately."""
 
-    def __init__(self, rows: Rows, codec: Codec, changelog: Changelog, record_context: Any) -> None:
+    def __init__(self, rows: Rows, codec: Codec, changelog: Changelog, record_context: RecordContext) -> None:
         self._rows = rows
         self._codec = codec
         self._changelog = changelog
@@ -85,7 +86,7 @@ class WriteBackObjects:
         rows: Rows,
         codec: Codec,
         changelog: Changelog,
-        record_context: Any,
+        record_context: RecordContext,
         *,
         admit: Callable[[bytes], bool] | None = None,
         visible: Callable[[bytes], bool] | None = None,
@@ -136,7 +137,7 @@ class WriteBackObjects:
 
         return get
 
-    def _make_put(self, record_context: Any) -> Callable[[bytes, Any], None]:
+    def _make_put(self, record_context: RecordContext) -> Callable[[bytes, Any], None]:
         dirty, clean, write = self._dirty, self._clean, self._write
         encode, deferrable, timestamped = self._codec.encode, self._codec.deferrable, self._codec.timestamped
         forget_dirty, forget_clean = dirty.pop, clean.pop
