@@ -10,7 +10,7 @@ from IPython.core.magic_arguments import argument, magic_arguments
 
 from kernel_ext.arguments import arguments, setting
 from kernel_ext.workspace import Workspace
-from kstreams_repl.repl.session.application.batch_report import BatchReport
+from kstreams_repl.repl.session.application.batch.batch_report import BatchReport
 from kstreams_repl.repl.session.reset import Reset
 from kstreams_repl.repl.session.source.source_slice import deployed_as
 

@@ -18,7 +18,7 @@ from kstreams_repl.engine.topology.user_lines import is_users
 from kstreams_repl.pictures.markup import clean_text, one_line
 from kstreams_repl.repl.session import Application
 from kstreams_repl.repl.session.source.error_source import cell_of_error, location_name, user_location, with_source
-from kstreams_repl.repl.session.views.failed_record import position_of, shown
+from kstreams_repl.repl.session.views.picture.failed_record import position_of, shown
 from kstreams_repl.system.errors import KStreamsError, SerializationError
 from kstreams_repl.system.secrets import without_secrets
 

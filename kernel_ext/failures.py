@@ -13,7 +13,7 @@ from kstreams_repl.pictures.markup import Markup, clean_text, element, one_line
 from kstreams_repl.repl.session import Application, Records
 from kstreams_repl.repl.session.source.cell_history import CellLocation, history
 from kstreams_repl.repl.session.source.error_source import user_location
-from kstreams_repl.repl.session.views.failed_record import position_of, with_record
+from kstreams_repl.repl.session.views.picture.failed_record import position_of, with_record
 from kstreams_repl.system.errors import KStreamsError
 from kstreams_repl.system.types import RecordPosition
 

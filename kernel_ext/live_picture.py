@@ -28,11 +28,11 @@ from kstreams_repl.pictures.picture import Mark, Picture
 from kstreams_repl.pictures.svg import svg_of
 from kstreams_repl.pictures.view import View, simplified, summary_of
 from kstreams_repl.repl.session import Application
-from kstreams_repl.repl.session.application.edit import EditPlan
-from kstreams_repl.repl.session.application.topology_resolution import topology_of
+from kstreams_repl.repl.session.application.edits.edit import EditPlan
+from kstreams_repl.repl.session.application.edits.topology_resolution import topology_of
 from kstreams_repl.repl.session.topics.records import ReadRecord
-from kstreams_repl.repl.session.views.live_taps import LiveTap
-from kstreams_repl.repl.session.views.store_pages import StorePages
+from kstreams_repl.repl.session.views.stores.store_pages import StorePages
+from kstreams_repl.repl.session.views.values.live_taps import LiveTap
 from kstreams_repl.system.errors import KStreamsError, TapUnavailableError
 
 UPDATE_SECONDS = 0.4

@@ -24,14 +24,14 @@ from kstreams_repl.host.instance.control.node_taps import MOST_ROWS
 from kstreams_repl.pictures.table import Table
 from kstreams_repl.repl.inspection.sandbox import quote_identifier
 from kstreams_repl.repl.session import Application, ReadRecord, Records
-from kstreams_repl.repl.session.application.edit import EditPlan, refuse_rolled_back
-from kstreams_repl.repl.session.application.topology_resolution import topology_of
+from kstreams_repl.repl.session.application.edits.edit import EditPlan, refuse_rolled_back
+from kstreams_repl.repl.session.application.edits.topology_resolution import topology_of
 from kstreams_repl.repl.session.applications import applications_table
 from kstreams_repl.repl.session.cleanup import Cleanup
 from kstreams_repl.repl.session.source.cell_history import history
 from kstreams_repl.repl.session.source.source_slice import deployed_as
 from kstreams_repl.repl.session.topics.filtering import records_where
-from kstreams_repl.repl.session.views.live_taps import LiveTap
+from kstreams_repl.repl.session.views.values.live_taps import LiveTap
 from kstreams_repl.system.extras import extras
 
 UPDATES_PER_SECOND = 3

@@ -14,7 +14,7 @@ from kstreams_repl.pictures.wording import counted
 from kstreams_repl.repl.session import Application, Records
 from kstreams_repl.repl.session.source.error_source import location_name
 from kstreams_repl.repl.session.topics.records import ReadRecord
-from kstreams_repl.repl.session.views.sample_run import sampled_values as values_of_sample
+from kstreams_repl.repl.session.views.values.sample_run import sampled_values as values_of_sample
 from kstreams_repl.system.errors import KStreamsError
 
 ROWS = 20

@@ -29,8 +29,8 @@ from kstreams_repl.repl.session.left_applications import LeftApplication
 from kstreams_repl.repl.session.session_directory import PROJECT
 from kstreams_repl.repl.session.topics.internal_names import internal_names
 from kstreams_repl.repl.session.topics.read import sizes_of_topics
-from kstreams_repl.repl.session.views.failed_record import position_of
-from kstreams_repl.repl.session.views.store_view import StoreView
+from kstreams_repl.repl.session.views.picture.failed_record import position_of
+from kstreams_repl.repl.session.views.stores.store_view import StoreView
 from kstreams_repl.system.errors import IllegalStateError, KStreamsError, UnknownApplicationError
 
 TARGET = "kstreams_repl"

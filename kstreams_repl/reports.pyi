@@ -45,25 +45,25 @@ from kstreams_repl.pictures.retries import (
 )
 from kstreams_repl.pictures.table import Table as Table
 from kstreams_repl.repl.inspection.result import SqlResult as SqlResult
-from kstreams_repl.repl.session.application.batch_report import (
+from kstreams_repl.repl.session.application.batch.batch_report import (
     BatchReport as BatchReport,
 )
-from kstreams_repl.repl.session.application.batch_report import (
+from kstreams_repl.repl.session.application.batch.batch_report import (
     PartitionRange as PartitionRange,
 )
-from kstreams_repl.repl.session.application.batch_report import (
+from kstreams_repl.repl.session.application.batch.batch_report import (
     WrittenTable as WrittenTable,
 )
-from kstreams_repl.repl.session.application.edit import EditPlan as EditPlan
-from kstreams_repl.repl.session.application.listeners import (
+from kstreams_repl.repl.session.application.edits.edit import EditPlan as EditPlan
+from kstreams_repl.repl.session.application.edits.versions import Version as Version
+from kstreams_repl.repl.session.application.life.listeners import (
     Listeners as Listeners,
 )
-from kstreams_repl.repl.session.application.listeners import (
+from kstreams_repl.repl.session.application.life.listeners import (
     UncaughtResponse as UncaughtResponse,
 )
-from kstreams_repl.repl.session.application.savepoints import Savepoint as Savepoint
-from kstreams_repl.repl.session.application.state import ApplicationState as ApplicationState
-from kstreams_repl.repl.session.application.versions import Version as Version
+from kstreams_repl.repl.session.application.life.state import ApplicationState as ApplicationState
+from kstreams_repl.repl.session.application.savepoints.savepoints import Savepoint as Savepoint
 from kstreams_repl.repl.session.applications import Applications as Applications
 from kstreams_repl.repl.session.cleanup import Cleanup as Cleanup
 from kstreams_repl.repl.session.left_applications import LeftApplication as LeftApplication
@@ -84,17 +84,17 @@ from kstreams_repl.repl.session.topics.records import (
 from kstreams_repl.repl.session.topics.records import (
     Records as Records,
 )
-from kstreams_repl.repl.session.views.metrics_view import MetricsView as MetricsView
-from kstreams_repl.repl.session.views.record_counts import (
+from kstreams_repl.repl.session.views.counts.metrics_view import MetricsView as MetricsView
+from kstreams_repl.repl.session.views.counts.record_counts import (
     Counts as Counts,
 )
-from kstreams_repl.repl.session.views.record_counts import (
+from kstreams_repl.repl.session.views.counts.record_counts import (
     NodeRate as NodeRate,
 )
-from kstreams_repl.repl.session.views.sample import (
+from kstreams_repl.repl.session.views.values.sample import (
     NodeSample as NodeSample,
 )
-from kstreams_repl.repl.session.views.sample import (
+from kstreams_repl.repl.session.views.values.sample import (
     Sample as Sample,
 )
 

@@ -25,7 +25,7 @@ from kstreams_repl.host.instance.metadata import HostInfo
 from kstreams_repl.host.spark.query_server_process import ServerRecord
 from kstreams_repl.host.spark.startup.spark_session import stop_session
 from kstreams_repl.host.spark.startup.standalone_cluster import StandaloneCluster
-from kstreams_repl.repl.session.views.store_view import StoreView
+from kstreams_repl.repl.session.views.stores.store_view import StoreView
 from tests.spark.hosting import settle
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]

@@ -14,7 +14,7 @@ import kstreams_repl as ks
 from kstreams_repl.host.instance.control.journal_follower import Follower
 from kstreams_repl.host.spark.startup.spark_session import stop_session
 from kstreams_repl.host.spark.startup.standalone_cluster import StandaloneCluster
-from kstreams_repl.repl.session.views.live_taps import LiveTap
+from kstreams_repl.repl.session.views.values.live_taps import LiveTap
 from tests.session.test_taps import Feeder
 from tests.spark.hosting import settle
 

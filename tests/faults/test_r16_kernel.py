@@ -24,7 +24,7 @@ import pytest
 
 import kstreams_repl as ks
 from kstreams_repl.host.kafka.clients import ClientSettings
-from kstreams_repl.repl.session.application.journal_lookup import journal_of
+from kstreams_repl.repl.session.application.starting.journal_lookup import journal_of
 from kstreams_repl.repl.session.session_directory import SessionDirectory
 from kstreams_repl.system.errors import KStreamsError
 from tests.faults.counts import full

@@ -20,7 +20,7 @@ from kstreams_repl.host.instance.tasks.active_task import ActiveTask
 from kstreams_repl.host.kafka.admin import Admin
 from kstreams_repl.host.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.host.spark.planning.plan_builder import make_plan
-from kstreams_repl.repl.session.views.store_reader import read_stores
+from kstreams_repl.repl.session.views.stores.store_reader import read_stores
 
 pytestmark = pytest.mark.kafka
 PARTITIONS = 3

@@ -17,7 +17,7 @@ from kstreams_repl import serdes
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.topology.schema_diff import SchemaChange, SchemaDiff
 from kstreams_repl.host.kafka.embedded.registry import EmbeddedRegistry
-from kstreams_repl.repl.session.application.contracts import begin_versions, compare_schemas, refuse_schemas
+from kstreams_repl.repl.session.application.checks.contracts import begin_versions, compare_schemas, refuse_schemas
 from kstreams_repl.system.errors import IncompatibleSchemaError, SchemaRegistryError, SchemaRegistryUnavailableError
 from tests.kafka.registry_gate import RegistryGate
 from tests.kafka.schema_evolutions import EVOLUTIONS, INT, TEXT, YD, X, Y, avro, opened, proto

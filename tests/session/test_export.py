@@ -15,7 +15,7 @@ import pytest
 
 import kstreams_repl as ks
 from kstreams_repl.host.kafka.clients import ClientSettings
-from kstreams_repl.repl.session.application.versions import VersionHistory
+from kstreams_repl.repl.session.application.edits.versions import VersionHistory
 from kstreams_repl.repl.session.session_directory import SessionDirectory
 from kstreams_repl.repl.session.source.source_slice import program_of
 

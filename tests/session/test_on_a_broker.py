@@ -23,8 +23,8 @@ from kstreams_repl.host.instance.state.state_directory import control_directory
 from kstreams_repl.host.journal.journal import JournalControl, ensure_journal
 from kstreams_repl.host.journal.journal_records import DesiredState
 from kstreams_repl.host.kafka.clients import ClientSettings, make_transactional_producer
-from kstreams_repl.repl.session.application.copartitioning import CopartitionCheck
-from kstreams_repl.repl.session.application.journal_lookup import journal_of
+from kstreams_repl.repl.session.application.checks.copartitioning import CopartitionCheck
+from kstreams_repl.repl.session.application.starting.journal_lookup import journal_of
 from kstreams_repl.repl.session.session_directory import SessionDirectory
 from kstreams_repl.system.errors import (
     InvalidNameError,

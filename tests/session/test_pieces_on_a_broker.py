@@ -20,7 +20,7 @@ from kstreams_repl.repl.inspection import store_table
 from kstreams_repl.repl.inspection.scan_partitions import Pieces, planned
 from kstreams_repl.repl.inspection.stores import LogRows
 from kstreams_repl.repl.session.session_directory import SessionDirectory
-from kstreams_repl.repl.session.views import spark_frames
+from kstreams_repl.repl.session.views.tables import spark_frames
 
 pytestmark = pytest.mark.kafka
 

@@ -17,7 +17,7 @@ from kstreams_repl.host.kafka.reading import read_ranges
 from kstreams_repl.repl.inspection import Limits, run_sql, sandbox
 from kstreams_repl.repl.inspection.topics import FIRST_READ, PIECE, SAMPLE
 from kstreams_repl.repl.session.session_directory import SessionDirectory
-from kstreams_repl.repl.session.views.sql_catalog import SessionTables
+from kstreams_repl.repl.session.views.tables.sql_catalog import SessionTables
 from kstreams_repl.system.errors import PartialResultWarning, SqlError
 
 pytestmark = pytest.mark.kafka

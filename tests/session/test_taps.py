@@ -18,7 +18,7 @@ from kstreams_repl.host.instance.control.node_taps import TapFiles
 from kstreams_repl.host.instance.state.state_directory import control_directory, state_root
 from kstreams_repl.host.kafka.clients import ClientSettings
 from kstreams_repl.repl.session.session_directory import SessionDirectory
-from kstreams_repl.repl.session.views.live_taps import LiveTap
+from kstreams_repl.repl.session.views.values.live_taps import LiveTap
 from kstreams_repl.system.errors import TopologyError
 from tests.spark.hosting import settle
 

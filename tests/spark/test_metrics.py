@@ -8,7 +8,7 @@ import kstreams_repl as ks
 from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.engine.metrics.catalogue import DEBUG, SPECS, TASK
 from kstreams_repl.host.spark.deployment import Deployment
-from kstreams_repl.repl.session.views.metrics_view import MetricsView
+from kstreams_repl.repl.session.views.counts.metrics_view import MetricsView
 from tests.spark.hosting import Host, counting, numbered, processed, running, settle
 from tests.unit.engine.metrics.contract import ABSENT, TAGS
 from tests.unit.engine.metrics.dashboards import selectors, without_data, without_meaning

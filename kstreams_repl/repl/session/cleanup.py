@@ -15,9 +15,9 @@ from kstreams_repl.host.kafka.admin import Admin
 from kstreams_repl.host.kafka.internal_topics import journal_topic_name
 from kstreams_repl.pictures.frames import Frames
 from kstreams_repl.pictures.table import Table
-from kstreams_repl.repl.session.application.driver_selection import refuse_driven, refuse_running
-from kstreams_repl.repl.session.application.journal_lookup import deployed_names
 from kstreams_repl.repl.session.application.read_only import ReadOnlyApplication
+from kstreams_repl.repl.session.application.starting.driver_selection import refuse_driven, refuse_running
+from kstreams_repl.repl.session.application.starting.journal_lookup import deployed_names
 from kstreams_repl.repl.session.cluster_client import ClusterClient
 from kstreams_repl.repl.session.session_file import SessionFiles
 from kstreams_repl.repl.session.topics.internal_names import is_called_internal, journals

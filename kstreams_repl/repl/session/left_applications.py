@@ -21,7 +21,7 @@ from kstreams_repl.host.instance.state.state_directory import control_directory
 from kstreams_repl.pictures.markup import one_line
 from kstreams_repl.pictures.wording import moment
 from kstreams_repl.repl.session.application.detached.mailbox import FAILED, STOPPED, Mailbox
-from kstreams_repl.repl.session.application.state import ApplicationState
+from kstreams_repl.repl.session.application.life.state import ApplicationState
 
 
 @dataclass(frozen=True, slots=True)

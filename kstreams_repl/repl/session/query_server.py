@@ -30,9 +30,9 @@ from kstreams_repl.host.kafka.record_counter import RecordCounter
 from kstreams_repl.host.spark.planning.plan_serialization import unpack
 from kstreams_repl.host.spark.query_server_process import ServeRequest, write_record
 from kstreams_repl.repl.inspection import Limits, run_sql
-from kstreams_repl.repl.session.views.record_counts import Counts
-from kstreams_repl.repl.session.views.served_application import ServedApplication
-from kstreams_repl.repl.session.views.sql_catalog import SessionTables
+from kstreams_repl.repl.session.views.counts.record_counts import Counts
+from kstreams_repl.repl.session.views.picture.served_application import ServedApplication
+from kstreams_repl.repl.session.views.tables.sql_catalog import SessionTables
 from kstreams_repl.serving.client import verified_by
 from kstreams_repl.serving.discovery import Discovery
 from kstreams_repl.serving.local_stores import LocalStores

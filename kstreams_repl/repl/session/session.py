@@ -16,12 +16,12 @@ from kstreams_repl.host.kafka.admin import Admin
 from kstreams_repl.host.kafka.clients import ClientSettings, ensure_reachable
 from kstreams_repl.pictures.table import Table
 from kstreams_repl.repl.session.application.application import Application
-from kstreams_repl.repl.session.application.attach import attach
-from kstreams_repl.repl.session.application.batch_run import run_batch
-from kstreams_repl.repl.session.application.deploy import deploy, preview
+from kstreams_repl.repl.session.application.batch.batch_run import run_batch
 from kstreams_repl.repl.session.application.detached.mailbox import mailboxes
-from kstreams_repl.repl.session.application.registry import ApplicationRegistry
-from kstreams_repl.repl.session.application.savepoints import savepoints_table
+from kstreams_repl.repl.session.application.life.registry import ApplicationRegistry
+from kstreams_repl.repl.session.application.savepoints.savepoints.savepoints import savepoints_table
+from kstreams_repl.repl.session.application.starting.attach import attach
+from kstreams_repl.repl.session.application.starting.deploy import deploy, preview
 from kstreams_repl.repl.session.applications import Applications
 from kstreams_repl.repl.session.cleanup import Cleanup, cleanup_of
 from kstreams_repl.repl.session.cluster_client import ClusterClient

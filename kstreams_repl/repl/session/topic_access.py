@@ -10,7 +10,7 @@ from kstreams_repl.engine.call_checks import checked_calls
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.pictures.table import Table
 from kstreams_repl.repl.inspection import SqlResult
-from kstreams_repl.repl.session.application.registry import ApplicationRegistry
+from kstreams_repl.repl.session.application.life.registry import ApplicationRegistry
 from kstreams_repl.repl.session.cleanup import delete_topic
 from kstreams_repl.repl.session.cluster_client import DEFAULT_PARTITIONS, ClusterClient
 from kstreams_repl.repl.session.progress_messages import progress_view
@@ -20,12 +20,12 @@ from kstreams_repl.repl.session.topics.record import record_topics
 from kstreams_repl.repl.session.topics.records import Records
 from kstreams_repl.repl.session.topics.schemas import schema_of
 from kstreams_repl.repl.session.topics.source_serdes import built_with_serdes
-from kstreams_repl.repl.session.views.last_values import last_values
-from kstreams_repl.repl.session.views.sample import Sample
-from kstreams_repl.repl.session.views.sample_run import sample
-from kstreams_repl.repl.session.views.spark_frames import refuse_bounds, spark_frame
-from kstreams_repl.repl.session.views.sql_query import run_query
-from kstreams_repl.repl.session.views.store_view import StoreView
+from kstreams_repl.repl.session.views.stores.store_view import StoreView
+from kstreams_repl.repl.session.views.tables.spark_frames import refuse_bounds, spark_frame
+from kstreams_repl.repl.session.views.tables.sql_query import run_query
+from kstreams_repl.repl.session.views.values.last_values import last_values
+from kstreams_repl.repl.session.views.values.sample import Sample
+from kstreams_repl.repl.session.views.values.sample_run import sample
 from kstreams_repl.system.durations import Seconds, as_seconds
 from kstreams_repl.system.errors import CallError, ConfigError
 from kstreams_repl.test_driver.recording import Recording

@@ -20,7 +20,7 @@ from kernel_ext.panel import Panel
 from kernel_ext.side_panel import state_of
 from kernel_ext.subshells import handle_in_subshell
 from kstreams_repl.pictures.front_end import bundle
-from kstreams_repl.repl.session.application.state import ApplicationState
+from kstreams_repl.repl.session.application.life.state import ApplicationState
 from kstreams_repl.repl.session.left_applications import LeftApplication
 from kstreams_repl.system.errors import StateStoreError
 from tests.unit.kernel_ext.test_extension import run
@@ -214,7 +214,7 @@ def test_nothing_of_a_button_is_printed_by_its_thread() -> None:
 
 
 def test_a_store_that_cannot_be_counted_leaves_the_side_panel_the_rest(shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
-    from kstreams_repl.repl.session.views.store_view import StoreView
+    from kstreams_repl.repl.session.views.stores.store_view import StoreView
 
     def damaged(store: StoreView) -> int:
         raise StateStoreError("a page does not fit its checksum")

@@ -11,8 +11,8 @@ import pytest
 from kernel_ext import progress_bar
 from kernel_ext.progress_bar import ProgressBar
 from kstreams_repl.host.batch.completion import RunProgress
-from kstreams_repl.repl.session.application import batch_run
-from kstreams_repl.repl.session.application.batch_run import _Progress
+from kstreams_repl.repl.session.application.batch import batch_run
+from kstreams_repl.repl.session.application.batch.batch_run import _Progress
 from kstreams_repl.repl.session.progress_messages import default_report, progress_view, report_to, to_stderr
 from kstreams_repl.system.types import TopicPartition
 

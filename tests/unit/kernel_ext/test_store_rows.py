@@ -9,7 +9,7 @@ from typing import Any
 
 import kstreams_repl as ks
 from kernel_ext.live_picture import LivePicture
-from kstreams_repl.repl.session.views.local_queries import queries_of
+from kstreams_repl.repl.session.views.stores.local_queries import queries_of
 from tests.queried import State
 
 

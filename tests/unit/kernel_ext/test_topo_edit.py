@@ -15,7 +15,7 @@ from kernel_ext.live_picture import LivePicture
 from kernel_ext.node_edits import edit_text
 from kstreams_repl.host.kafka.admin import NewTopicSpec
 from kstreams_repl.host.spark.failures.failure_translation import taken_over
-from kstreams_repl.repl.session.application.edit import EditPlan
+from kstreams_repl.repl.session.application.edits.edit import EditPlan
 from kstreams_repl.repl.session.source import source_slice
 from kstreams_repl.repl.session.source.cell_history import CellHistory
 from kstreams_repl.system.errors import KStreamsError, TaskMigratedError, TopologyError

@@ -14,7 +14,7 @@ from kstreams_repl.pictures.graphviz import to_graphviz
 from kstreams_repl.pictures.mimebundle import mimebundle
 from kstreams_repl.pictures.picture import Kind, Mark, picture_of
 from kstreams_repl.pictures.svg import svg_of
-from kstreams_repl.repl.session.views import picture_overlay
+from kstreams_repl.repl.session.views.picture import picture_overlay
 from tests.unit.pictures.test_markup import XSS
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -1,1 +1,1 @@
-"""One application from deploy to stop: edit, attach, versions, savepoints."""
+"""Deployed applications: what a user calls (`application`), and by idea what stands behind it."""

@@ -20,11 +20,9 @@ from kstreams_repl.engine.topology.names import changelog_topic
 from kstreams_repl.engine.topology.node_diff import NodeChange, whole_code
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.pictures.mimebundle import mimebundle, text_of
-from kstreams_repl.repl.session.application import edit as plan_edits
 from kstreams_repl.repl.session.application.application_view import ApplicationView
-from kstreams_repl.repl.session.application.control_thread import CaughtUp, Work, wait_until
-from kstreams_repl.repl.session.application.deploy_preview import check
-from kstreams_repl.repl.session.application.edit import (
+from kstreams_repl.repl.session.application.edits import edit as plan_edits
+from kstreams_repl.repl.session.application.edits.edit import (
     Conversions,
     EditPlan,
     begun,
@@ -33,19 +31,21 @@ from kstreams_repl.repl.session.application.edit import (
     plan_rollback,
     prepare,
 )
-from kstreams_repl.repl.session.application.listeners import Listeners
-from kstreams_repl.repl.session.application.savepoint_writer import savepoint_path, write_savepoint
-from kstreams_repl.repl.session.application.savepoints import Savepoint
-from kstreams_repl.repl.session.application.skip import config_without, position_to_skip
-from kstreams_repl.repl.session.application.state import ApplicationState
-from kstreams_repl.repl.session.application.versions import VersionHistory, program_that_runs
+from kstreams_repl.repl.session.application.edits.skip import config_without, position_to_skip
+from kstreams_repl.repl.session.application.edits.versions import VersionHistory, program_that_runs
+from kstreams_repl.repl.session.application.life.control_thread import CaughtUp, Work, wait_until
+from kstreams_repl.repl.session.application.life.listeners import Listeners
+from kstreams_repl.repl.session.application.life.state import ApplicationState
+from kstreams_repl.repl.session.application.savepoints.savepoints.savepoint_writer import savepoint_path, write_savepoint
+from kstreams_repl.repl.session.application.savepoints.savepoints.savepoints import Savepoint
+from kstreams_repl.repl.session.application.starting.deploy_preview import check
 from kstreams_repl.repl.session.cluster_client import ClusterClient
 from kstreams_repl.repl.session.source.source_slice import Program, program_of
 from kstreams_repl.repl.session.topics.records import ReadRecord
 from kstreams_repl.repl.session.topics.source_serdes import built_with_serdes
-from kstreams_repl.repl.session.views.consumer_lag import FEW
-from kstreams_repl.repl.session.views.counts_reader import CountsReader
-from kstreams_repl.repl.session.views.picture_overlay import silent_lines, summary_of
+from kstreams_repl.repl.session.views.counts.consumer_lag import FEW
+from kstreams_repl.repl.session.views.counts.counts_reader import CountsReader
+from kstreams_repl.repl.session.views.picture.picture_overlay import silent_lines, summary_of
 from kstreams_repl.system.durations import Seconds, as_seconds
 from kstreams_repl.system.errors import DeployError, IllegalStateError, TaskMigratedError
 

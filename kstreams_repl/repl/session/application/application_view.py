@@ -17,29 +17,29 @@ from kstreams_repl.pictures.picture import Picture, picture_of
 from kstreams_repl.pictures.retries import Retries
 from kstreams_repl.repl.inspection.result import SqlResult
 from kstreams_repl.repl.inspection.sandbox import quote_identifier
-from kstreams_repl.repl.session.application.batch_report import BatchReport, last_run, report_of, written_tables
-from kstreams_repl.repl.session.application.control_thread import Work
+from kstreams_repl.repl.session.application.batch.batch_report import BatchReport, last_run, report_of, written_tables
+from kstreams_repl.repl.session.application.edits.versions import Version, VersionHistory
+from kstreams_repl.repl.session.application.life.control_thread import Work
+from kstreams_repl.repl.session.application.life.state import ApplicationState
 from kstreams_repl.repl.session.application.query_view import QueryView
-from kstreams_repl.repl.session.application.state import ApplicationState
-from kstreams_repl.repl.session.application.versions import Version, VersionHistory
 from kstreams_repl.repl.session.cluster_client import ClusterClient
 from kstreams_repl.repl.session.source.error_source import with_source
 from kstreams_repl.repl.session.topics.read import refuse_no_number
 from kstreams_repl.repl.session.topics.records import ReadRecord, Records
-from kstreams_repl.repl.session.views.consumer_lag import remaining
-from kstreams_repl.repl.session.views.counts_reader import CountsReader
-from kstreams_repl.repl.session.views.failed_record import position_of, record_at, with_record
-from kstreams_repl.repl.session.views.journaled_run import JournaledRun
-from kstreams_repl.repl.session.views.live_taps import TappedApplication, live_tail, live_tap, node_name
-from kstreams_repl.repl.session.views.local_queries import strict_queries_of
-from kstreams_repl.repl.session.views.metrics_view import MetricsView
-from kstreams_repl.repl.session.views.node_retries import retries_of
-from kstreams_repl.repl.session.views.picture_overlay import overlay_of
-from kstreams_repl.repl.session.views.record_counts import Counts, NodeRate
-from kstreams_repl.repl.session.views.sample_run import sampled_values
-from kstreams_repl.repl.session.views.sql_catalog import all_stores
-from kstreams_repl.repl.session.views.sql_query import run_query
-from kstreams_repl.repl.session.views.store_view import StoreView
+from kstreams_repl.repl.session.views.counts.consumer_lag import remaining
+from kstreams_repl.repl.session.views.counts.counts_reader import CountsReader
+from kstreams_repl.repl.session.views.counts.metrics_view import MetricsView
+from kstreams_repl.repl.session.views.counts.record_counts import Counts, NodeRate
+from kstreams_repl.repl.session.views.picture.failed_record import position_of, record_at, with_record
+from kstreams_repl.repl.session.views.picture.node_retries import retries_of
+from kstreams_repl.repl.session.views.picture.picture_overlay import overlay_of
+from kstreams_repl.repl.session.views.stores.local_queries import strict_queries_of
+from kstreams_repl.repl.session.views.stores.store_view import StoreView
+from kstreams_repl.repl.session.views.tables.sql_catalog import all_stores
+from kstreams_repl.repl.session.views.tables.sql_query import run_query
+from kstreams_repl.repl.session.views.values.journaled_run import JournaledRun
+from kstreams_repl.repl.session.views.values.live_taps import TappedApplication, live_tail, live_tap, node_name
+from kstreams_repl.repl.session.views.values.sample_run import sampled_values
 from kstreams_repl.serving.state_query import StateQueryRequest, StateQueryResult
 from kstreams_repl.serving.store_types import QueryableStoreType, StoreQueryParameters
 from kstreams_repl.system.durations import Seconds, as_seconds

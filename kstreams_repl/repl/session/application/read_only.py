@@ -10,11 +10,11 @@ from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.instance.metadata import StreamsMetadata
 from kstreams_repl.repl.inspection.result import SqlResult
-from kstreams_repl.repl.session.application.state import ApplicationState
-from kstreams_repl.repl.session.application.versions import Version
+from kstreams_repl.repl.session.application.edits.versions import Version
+from kstreams_repl.repl.session.application.life.state import ApplicationState
 from kstreams_repl.repl.session.cluster_client import ClusterClient
-from kstreams_repl.repl.session.views.metrics_view import MetricsView
-from kstreams_repl.repl.session.views.record_counts import Counts
+from kstreams_repl.repl.session.views.counts.metrics_view import MetricsView
+from kstreams_repl.repl.session.views.counts.record_counts import Counts
 from kstreams_repl.system.errors import KStreamsError
 
 if TYPE_CHECKING:

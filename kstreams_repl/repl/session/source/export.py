@@ -18,7 +18,7 @@ from kstreams_repl.host.kafka.admin import Admin
 from kstreams_repl.host.kafka.reading import ranges_of
 from kstreams_repl.repl.session.session_file import SavedVersion
 from kstreams_repl.repl.session.topics.record import in_order, read_records_of
-from kstreams_repl.repl.session.views.sample_run import source_topics
+from kstreams_repl.repl.session.views.values.sample_run import source_topics
 from kstreams_repl.system.errors import KStreamsError
 from kstreams_repl.test_driver.recording import Recording, outputs_of
 

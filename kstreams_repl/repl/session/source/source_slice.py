@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from kstreams_repl.engine.topology.source_location import no_cell
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.journal.journal_records import source_hash
-from kstreams_repl.repl.session.application.topology_resolution import topology_of
+from kstreams_repl.repl.session.application.edits.topology_resolution import topology_of
 from kstreams_repl.repl.session.source.building import Building, Definition
 from kstreams_repl.repl.session.source.cell_history import CellText
 from kstreams_repl.repl.session.source.cell_history import history as history

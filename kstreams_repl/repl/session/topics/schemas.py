@@ -10,7 +10,7 @@ from kstreams_repl.repl.inspection import Limits, run_sql
 from kstreams_repl.repl.inspection.sandbox import quote_identifier
 from kstreams_repl.repl.session.application.read_only import ReadOnlyApplication
 from kstreams_repl.repl.session.cluster_client import ClusterClient
-from kstreams_repl.repl.session.views.sql_catalog import SessionTables
+from kstreams_repl.repl.session.views.tables.sql_catalog import SessionTables
 
 RECORDS = 200
 EXAMPLE_CHARACTERS = 60

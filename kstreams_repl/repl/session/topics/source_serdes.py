@@ -17,7 +17,7 @@ from kstreams_repl.engine.serdes import Serde, registry
 from kstreams_repl.engine.serdes.by_topic import SETTING, Pair, has_name, parse, write
 from kstreams_repl.engine.topology.nodes import SourceNode
 from kstreams_repl.engine.topology.topology import Topology
-from kstreams_repl.repl.session.application.topology_resolution import topology_of
+from kstreams_repl.repl.session.application.edits.topology_resolution import topology_of
 from kstreams_repl.repl.session.cluster_client import ClusterClient
 from kstreams_repl.repl.session.topics.topic_serdes import UNKNOWN
 

@@ -12,7 +12,7 @@ from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.dsl.kip28 import DefaultPartitionGrouper, KStreamBuilder, Processor, ProcessorDef, TopologyBuilder
 from kstreams_repl.engine.topology import StoreBuilder, StoreKind, Topology
 from kstreams_repl.engine.topology.partitions import resolve_partitions
-from kstreams_repl.repl.session.application.topology_resolution import topology_of
+from kstreams_repl.repl.session.application.edits.topology_resolution import topology_of
 from kstreams_repl.system.errors import ConfigError, KStreamsError, TopologyError
 from kstreams_repl.system.types import TopicPartition
 from kstreams_repl.test_driver.driver import TopologyTestDriver

@@ -14,7 +14,7 @@ from kstreams_repl.engine.serdes.schemas.avro import layout_of, parsed, unreadab
 from kstreams_repl.engine.topology.diff import StoreChange, diff
 from kstreams_repl.engine.topology.node_diff import NodeChange
 from kstreams_repl.engine.topology.schema_diff import SchemaChange
-from kstreams_repl.repl.session.application.contracts import compare_schemas
+from kstreams_repl.repl.session.application.checks.contracts import compare_schemas
 from kstreams_repl.system.errors import ConfigError
 
 

@@ -18,7 +18,7 @@ from kstreams_repl.host.instance.metrics.call_metrics import CallMetrics, call_f
 from kstreams_repl.host.instance.metrics.slow_tasks import SlowTasks
 from kstreams_repl.host.instance.polling.poll_loop import PollLoop
 from kstreams_repl.host.spark.instance_reports import ApplicationReport, InstanceReport, TaskReport
-from kstreams_repl.repl.session.views.calls_view import call_lines, slow_lines
+from kstreams_repl.repl.session.views.values.calls_view import call_lines, slow_lines
 from tests.unit.host.instance.rig import Client, rows
 from tests.unit.host.instance.test_call_runner import instance_of, runner_of
 

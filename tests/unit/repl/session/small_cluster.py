@@ -37,7 +37,7 @@ from kstreams_repl.host.spark.fencing.generation_fencing import VersionText
 from kstreams_repl.host.spark.fencing.state_migration import Migration
 from kstreams_repl.host.spark.instance_reports import ApplicationReport
 from kstreams_repl.host.spark.planning.plan_builder import make_plan
-from kstreams_repl.repl.session.application.registry import ApplicationRegistry
+from kstreams_repl.repl.session.application.life.registry import ApplicationRegistry
 from kstreams_repl.repl.session.cluster_client import ClusterClient
 from kstreams_repl.repl.session.session import Session
 from kstreams_repl.repl.session.session_directory import SessionDirectory

@@ -15,7 +15,7 @@ from kernel_ext import side_panel
 from kstreams_repl.host.instance.control.control_files import write_whole
 from kstreams_repl.host.instance.control.file_channel import LEASE
 from kstreams_repl.host.kafka.admin import NewTopicSpec
-from kstreams_repl.repl.session.application.journal_lookup import deployed_names
+from kstreams_repl.repl.session.application.starting.journal_lookup import deployed_names
 from kstreams_repl.repl.session.topics import read
 from kstreams_repl.system.errors import BrokerUnavailableError, KStreamsError, TopicInUseError, UnknownTopicError
 from tests.unit.repl.session.small_cluster import PARTITIONS, SmallCluster, SmallSession

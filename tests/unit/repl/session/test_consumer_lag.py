@@ -10,7 +10,7 @@ from kstreams_repl import StreamsBuilder, Topology
 from kstreams_repl.engine.commit.offset_metadata import COMMIT_ID, encode
 from kstreams_repl.engine.runtime.metadata_names import WAITING
 from kstreams_repl.host.kafka.group_admin import CommittedOffset
-from kstreams_repl.repl.session.views.consumer_lag import remaining, tasks_of
+from kstreams_repl.repl.session.views.counts.consumer_lag import remaining, tasks_of
 from kstreams_repl.system.types import TaskId, TopicPartition
 from tests.unit.repl.session.small_cluster import PARTITIONS, SmallCluster, SmallCounter
 

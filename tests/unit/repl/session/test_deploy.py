@@ -14,9 +14,9 @@ import pytest
 import kstreams_repl as ks
 from kstreams_repl.host.journal.journal_records import Claim, DesiredState, InstanceReport, encode
 from kstreams_repl.host.kafka.admin import NewTopicSpec
-from kstreams_repl.repl.session.application import journal_lookup
-from kstreams_repl.repl.session.application.compatibility import last_writer
-from kstreams_repl.repl.session.application.versions import Version
+from kstreams_repl.repl.session.application.checks.compatibility import last_writer
+from kstreams_repl.repl.session.application.edits.versions import Version
+from kstreams_repl.repl.session.application.starting import journal_lookup
 from kstreams_repl.system.errors import (
     ApplicationFailedError,
     BrokerUnavailableError,

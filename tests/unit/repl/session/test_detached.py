@@ -22,7 +22,7 @@ from kstreams_repl.host.kafka.clients import ClientSettings
 from kstreams_repl.repl.session.application.detached import mailbox as boxes
 from kstreams_repl.repl.session.application.detached.client import DetachedDeployment
 from kstreams_repl.repl.session.application.detached.mailbox import DriverRecord, Mailbox
-from kstreams_repl.repl.session.application.driver_selection import refuse_unsaved
+from kstreams_repl.repl.session.application.starting.driver_selection import refuse_unsaved
 from kstreams_repl.repl.session.session_directory import SessionDirectory
 from kstreams_repl.repl.session.session_file import save_version
 from kstreams_repl.repl.session.source.source_slice import Program

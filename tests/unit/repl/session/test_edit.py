@@ -10,8 +10,8 @@ import numpy
 import pytest
 
 from kstreams_repl.host.kafka.admin import NewTopicSpec
-from kstreams_repl.repl.session.application import journal_lookup
-from kstreams_repl.repl.session.application.versions import make_topology
+from kstreams_repl.repl.session.application.edits.versions import make_topology
+from kstreams_repl.repl.session.application.starting import journal_lookup
 from kstreams_repl.repl.session.source import source_slice as program_module
 from kstreams_repl.repl.session.source.cell_history import CellHistory
 from kstreams_repl.system.errors import KStreamsError

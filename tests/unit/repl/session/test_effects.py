@@ -19,7 +19,7 @@ import pytest
 import kstreams_repl as ks
 from kstreams_repl.host.journal.journal_state import JournalState
 from kstreams_repl.host.kafka.admin import NewTopicSpec
-from kstreams_repl.repl.session.application import journal_lookup, live_owners
+from kstreams_repl.repl.session.application.starting import journal_lookup, live_owners
 from kstreams_repl.repl.session.source import export, source_slice
 from kstreams_repl.repl.session.source.cell_history import CellHistory
 from kstreams_repl.system.errors import KStreamsError

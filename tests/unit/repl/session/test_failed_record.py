@@ -8,8 +8,8 @@ import pytest
 
 import kstreams_repl as ks
 from kstreams_repl.repl.session.topics.records import ReadRecord
-from kstreams_repl.repl.session.views import failed_record
-from kstreams_repl.repl.session.views.failed_record import with_record
+from kstreams_repl.repl.session.views.picture import failed_record
+from kstreams_repl.repl.session.views.picture.failed_record import with_record
 from kstreams_repl.system.errors import StreamsProcessingError
 
 

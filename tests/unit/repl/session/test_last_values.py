@@ -10,7 +10,7 @@ import pytest
 import kstreams_repl as ks
 from kstreams_repl.host.kafka.admin import NewTopicSpec
 from kstreams_repl.host.kafka.reading import OffsetRange
-from kstreams_repl.repl.session.views import sample_run
+from kstreams_repl.repl.session.views.values import sample_run
 from kstreams_repl.system.errors import KStreamsError, TopologyError
 from kstreams_repl.system.types import RecordBatch, TopicPartition
 from tests.unit.repl.session.small_cluster import PARTITIONS, SmallCluster, SmallSession

@@ -14,7 +14,7 @@ from kstreams_repl.host.instance.alignment_rules import late_reasons
 from kstreams_repl.pictures.picture import Mark, picture_of
 from kstreams_repl.pictures.svg import svg_of
 from kstreams_repl.pictures.view import simplified
-from kstreams_repl.repl.session.views.record_counts import late_lines, late_text
+from kstreams_repl.repl.session.views.counts.record_counts import late_lines, late_text
 from kstreams_repl.reports import Counts, NodeRate
 from tests.unit.engine.runtime.rig import Rig
 

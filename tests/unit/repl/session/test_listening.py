@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl.repl.session.application.listeners import Listeners
+from kstreams_repl.repl.session.application.life.listeners import Listeners
 
 _SECONDS = 10
 

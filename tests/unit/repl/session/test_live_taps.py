@@ -18,9 +18,9 @@ from kstreams_repl.host.journal.journal_records import InstanceReport as Reporte
 from kstreams_repl.host.journal.journal_state import JournalState
 from kstreams_repl.host.kafka.clients import ClientSettings
 from kstreams_repl.host.spark.instance_reports import ApplicationReport, InstanceReport
-from kstreams_repl.repl.session.views import live_taps
-from kstreams_repl.repl.session.views.journaled_run import JournaledRun
-from kstreams_repl.repl.session.views.live_taps import LiveTap, live_tail, live_tap
+from kstreams_repl.repl.session.views.values import live_taps
+from kstreams_repl.repl.session.views.values.journaled_run import JournaledRun
+from kstreams_repl.repl.session.views.values.live_taps import LiveTap, live_tail, live_tap
 from kstreams_repl.system.errors import AuthorizationError, TapUnavailableError
 from kstreams_repl.system.types import TaskId
 

@@ -9,7 +9,7 @@ import pytest
 from kstreams_repl.engine.metrics.catalogue import TASK
 from kstreams_repl.engine.metrics.snapshot import Metric, Snapshot, merged
 from kstreams_repl.repl.inspection import Limits, run_sql
-from kstreams_repl.repl.session.views.metrics_view import MetricsView, metrics_table
+from kstreams_repl.repl.session.views.counts.metrics_view import MetricsView, metrics_table
 from kstreams_repl.system.errors import KStreamsError
 from tests.unit.engine.metrics.prometheus_page import read_page
 

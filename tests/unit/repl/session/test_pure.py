@@ -19,15 +19,15 @@ import kstreams_repl as ks
 from kstreams_repl import serdes
 from kstreams_repl.host.spark.instance_reports import ApplicationReport, InstanceReport
 from kstreams_repl.repl.inspection import open_sandbox
-from kstreams_repl.repl.session.application.control_thread import CaughtUp, Work
-from kstreams_repl.repl.session.application.topology_resolution import topology_of
+from kstreams_repl.repl.session.application.edits.topology_resolution import topology_of
+from kstreams_repl.repl.session.application.life.control_thread import CaughtUp, Work
 from kstreams_repl.repl.session.session_directory import SessionDirectory
 from kstreams_repl.repl.session.source.error_source import with_source
 from kstreams_repl.repl.session.topics.produce import milliseconds, parts_of, serde_for
 from kstreams_repl.repl.session.topics.records import ReadRecord, Records
 from kstreams_repl.repl.session.topics.topic_serdes import TopicSerdes
-from kstreams_repl.repl.session.views.sample_run import sends_changes
-from kstreams_repl.repl.session.views.sql_catalog import as_frame
+from kstreams_repl.repl.session.views.tables.sql_catalog import as_frame
+from kstreams_repl.repl.session.views.values.sample_run import sends_changes
 from kstreams_repl.system.errors import ConfigError, KStreamsError, StreamsProcessingError, TopologyError
 
 

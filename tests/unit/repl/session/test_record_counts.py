@@ -15,9 +15,9 @@ from kstreams_repl.engine.runtime.nodes.node_counts import NodeCount
 from kstreams_repl.host.kafka.group_admin import CommittedOffset
 from kstreams_repl.host.spark.instance_reports import ApplicationReport, InstanceReport, TaskReport
 from kstreams_repl.pictures.picture import picture_of
-from kstreams_repl.repl.session.views.consumer_lag import Remaining
-from kstreams_repl.repl.session.views.picture_overlay import numbers_of, silent
-from kstreams_repl.repl.session.views.record_counts import Counts, NodeRate, Rates, committed, reported, since
+from kstreams_repl.repl.session.views.counts.consumer_lag import Remaining
+from kstreams_repl.repl.session.views.counts.record_counts import Counts, NodeRate, Rates, committed, reported, since
+from kstreams_repl.repl.session.views.picture.picture_overlay import numbers_of, silent
 from kstreams_repl.system.types import TopicPartition
 from tests.unit.repl.session.small_cluster import SmallCluster, SmallSession
 

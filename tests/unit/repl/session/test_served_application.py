@@ -17,7 +17,7 @@ from kstreams_repl.host.journal.journal_records import DesiredState
 from kstreams_repl.host.journal.journal_records import encode as encoded
 from kstreams_repl.host.journal.journal_state import JournalState
 from kstreams_repl.host.kafka.group_admin import CommittedOffset
-from kstreams_repl.repl.session.views.served_application import ServedApplication
+from kstreams_repl.repl.session.views.picture.served_application import ServedApplication
 from kstreams_repl.system.types import TopicPartition
 from tests.unit.repl.session.small_cluster import SmallCluster
 

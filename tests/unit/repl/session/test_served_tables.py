@@ -10,9 +10,9 @@ import pytest
 import kstreams_repl as ks
 from kstreams_repl.repl.inspection import Limits
 from kstreams_repl.repl.session.query_server import StoreTables, TabledApplication
-from kstreams_repl.repl.session.views import sql_catalog
-from kstreams_repl.repl.session.views.record_counts import Counts, NodeRate
-from kstreams_repl.repl.session.views.store_reader import StateRows
+from kstreams_repl.repl.session.views.counts.record_counts import Counts, NodeRate
+from kstreams_repl.repl.session.views.stores.store_reader import StateRows
+from kstreams_repl.repl.session.views.tables import sql_catalog
 
 LATE = {"expired window": 5}
 

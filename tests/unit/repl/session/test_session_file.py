@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kstreams_repl import StreamsConfig, serdes
-from kstreams_repl.repl.session.application.versions import VersionHistory, make_topology
+from kstreams_repl.repl.session.application.edits.versions import VersionHistory, make_topology
 from kstreams_repl.repl.session.session_file import SavedVersion, SessionFiles, confirm, save_version
 from kstreams_repl.repl.session.source.source_slice import Program
 from kstreams_repl.system.errors import InvalidNameError, SessionFileError

@@ -26,7 +26,7 @@ from kstreams_repl.engine.topology.diff import StoreChange
 from kstreams_repl.engine.topology.source_location import cell_started
 from kstreams_repl.host.journal.journal_state import JournalState
 from kstreams_repl.host.kafka.admin import NewTopicSpec
-from kstreams_repl.repl.session.application import journal_lookup
+from kstreams_repl.repl.session.application.starting import journal_lookup
 from kstreams_repl.repl.session.source import source_slice
 from kstreams_repl.repl.session.source.cell_history import CellHistory
 from kstreams_repl.system.errors import KStreamsError, TopologyError

@@ -14,8 +14,8 @@ import kstreams_repl as ks
 from kstreams_repl.host.kafka.admin import NewTopicSpec
 from kstreams_repl.host.kafka.reading import OffsetRange
 from kstreams_repl.repl.session import Records
-from kstreams_repl.repl.session.views import sample_run
-from kstreams_repl.repl.session.views.silent_nodes import silent_nodes
+from kstreams_repl.repl.session.views.picture.silent_nodes import silent_nodes
+from kstreams_repl.repl.session.views.values import sample_run
 from kstreams_repl.system.types import RecordBatch, TopicPartition
 from tests.unit.repl.session.small_cluster import SmallCluster, SmallSession
 

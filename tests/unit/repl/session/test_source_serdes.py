@@ -14,7 +14,7 @@ from kstreams_repl.engine.serdes.by_topic import SETTING, parse, write
 from kstreams_repl.engine.topology.nodes import SinkNode, SourceNode
 from kstreams_repl.host.journal.journal_state import JournalState
 from kstreams_repl.host.kafka.admin import NewTopicSpec
-from kstreams_repl.repl.session.application import journal_lookup
+from kstreams_repl.repl.session.application.starting import journal_lookup
 from kstreams_repl.repl.session.topics.source_serdes import built_with_serdes
 from kstreams_repl.system.errors import ConfigError
 from tests.unit.repl.session.small_cluster import PARTITIONS, SmallCluster, SmallSession

@@ -14,7 +14,7 @@ import pytest
 
 import kstreams_repl as ks
 from kstreams_repl.engine.topology.diff import diff
-from kstreams_repl.repl.session.application.topology_resolution import topology_of
+from kstreams_repl.repl.session.application.edits.topology_resolution import topology_of
 from kstreams_repl.repl.session.source import source_slice as program_module
 from kstreams_repl.repl.session.source.cell_history import CellHistory, CellText
 from kstreams_repl.repl.session.source.source_slice import Program, deployed_as, program_of

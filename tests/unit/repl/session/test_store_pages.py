@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import kstreams_repl as ks
-from kstreams_repl.repl.session.views.local_queries import queries_of
-from kstreams_repl.repl.session.views.store_pages import StorePages
+from kstreams_repl.repl.session.views.stores.local_queries import queries_of
+from kstreams_repl.repl.session.views.stores.store_pages import StorePages
 from tests.queried import State
 
 COUNTS = ks.StoreBuilder("counts", ks.StoreKind.TIMESTAMPED_KEY_VALUE)

@@ -23,11 +23,11 @@ from kstreams_repl.host.instance.control.journal_channel import JournalChannel
 from kstreams_repl.host.kafka.reading import OffsetRange
 from kstreams_repl.repl.inspection import TableData, run_sql
 from kstreams_repl.repl.inspection.stores import LogRows, store_table
-from kstreams_repl.repl.session.views import store_reader
-from kstreams_repl.repl.session.views.record_counts import Counts
-from kstreams_repl.repl.session.views.sql_catalog import SessionTables, all_stores
-from kstreams_repl.repl.session.views.store_reader import count_rows, read_store, read_stores
-from kstreams_repl.repl.session.views.store_view import StoreView
+from kstreams_repl.repl.session.views.counts.record_counts import Counts
+from kstreams_repl.repl.session.views.stores import store_reader
+from kstreams_repl.repl.session.views.stores.store_reader import count_rows, read_store, read_stores
+from kstreams_repl.repl.session.views.stores.store_view import StoreView
+from kstreams_repl.repl.session.views.tables.sql_catalog import SessionTables, all_stores
 from kstreams_repl.system.errors import InvalidStateStoreError
 from kstreams_repl.system.types import RecordBatch, TopicPartition
 
@@ -123,7 +123,7 @@ def test_stores_of_an_instance_are_read_again_until_no_task_commits_in_between(
 
 def test_a_query_reads_all_its_stores_together(tmp_path: Path) -> None:
     from kstreams_repl.repl.inspection import Limits
-    from kstreams_repl.repl.session.views import sql_catalog
+    from kstreams_repl.repl.session.views.tables import sql_catalog
 
     builder = ks.StreamsBuilder()
     grouped = builder.stream("in", key_serde="string", value_serde="long").group_by_key()
@@ -158,7 +158,7 @@ def test_a_query_reads_all_its_stores_together(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_a_key_of_a_store_is_looked_up(condition: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from kstreams_repl.repl.inspection import query, run_sql
-    from kstreams_repl.repl.session.views import sql_catalog, store_reader
+    from kstreams_repl.repl.session.views.tables import sql_catalog, store_reader
 
     builder = ks.StreamsBuilder()
     stream = builder.stream("in", key_serde="string", value_serde="json")

@@ -12,7 +12,7 @@ import pytest
 import kstreams_repl as ks
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.host.kafka.admin import NewTopicSpec
-from kstreams_repl.repl.session.application.unknown_serdes import unknown_serdes
+from kstreams_repl.repl.session.application.checks.unknown_serdes import unknown_serdes
 from tests.unit.repl.session.small_cluster import PARTITIONS, SmallCluster, SmallSession
 
 

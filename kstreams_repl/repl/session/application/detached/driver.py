@@ -25,10 +25,10 @@ from kstreams_repl.host.instance.failures.failure_report import failure_of
 from kstreams_repl.host.kafka.clients import ClientSettings
 from kstreams_repl.host.spark.fencing.generation_fencing import VersionText
 from kstreams_repl.host.spark.planning.plan_serialization import UserModules
-from kstreams_repl.repl.session.application.attach import find_application
 from kstreams_repl.repl.session.application.detached.mailbox import FAILED, STOPPED, DesiredChange, DriverRecord, Mailbox
-from kstreams_repl.repl.session.application.registry import ApplicationRegistry
-from kstreams_repl.repl.session.application.versions import make_topology
+from kstreams_repl.repl.session.application.edits.versions import make_topology
+from kstreams_repl.repl.session.application.life.registry import ApplicationRegistry
+from kstreams_repl.repl.session.application.starting.attach import find_application
 from kstreams_repl.repl.session.cluster_client import ClusterClient
 from kstreams_repl.repl.session.session_directory import SessionDirectory
 from kstreams_repl.repl.session.shutdown import end_all

@@ -1,0 +1,1 @@
+"""Runs with an end, and what they report."""

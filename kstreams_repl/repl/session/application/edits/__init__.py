@@ -1,0 +1,1 @@
+"""What changes a running application: edits, rollbacks, skipped records, and the versions that they write."""

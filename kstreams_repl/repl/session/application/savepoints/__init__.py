@@ -1,0 +1,1 @@
+"""State and offsets of one commit under a name: written, listed, and started from."""

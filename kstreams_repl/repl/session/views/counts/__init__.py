@@ -1,0 +1,1 @@
+"""Counts, rates and lag of an application, and its metrics."""

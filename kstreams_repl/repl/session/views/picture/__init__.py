@@ -1,0 +1,1 @@
+"""What the picture of an application shows at its nodes."""

@@ -1,0 +1,1 @@
+"""Stores for reading: by key, by page, by query, whole."""

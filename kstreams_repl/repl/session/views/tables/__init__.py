@@ -1,0 +1,1 @@
+"""Topics and stores as tables of SQL and of Spark."""

@@ -1,0 +1,29 @@
+"""Run one query of a session or an application: resolve its tables (`sql_catalog`), read them, ask DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kstreams_repl.repl.inspection import Limits, SqlResult, run_sql
+from kstreams_repl.repl.session.application.read_only import ReadOnlyApplication
+from kstreams_repl.repl.session.cluster_client import ClusterClient
+from kstreams_repl.repl.session.topics.produce import milliseconds
+from kstreams_repl.repl.session.views.tables.sql_catalog import SessionTables, callers_names
+
+
+def run_query(
+    client: ClusterClient,
+    applications: Mapping[str, ReadOnlyApplication],
+    query: str,
+    *,
+    frames: Mapping[str, Any],
+    topic_limit: int | None,
+    store_limit: int | None,
+    start: Any,
+    end: Any,
+) -> SqlResult:
+    """Run one SELECT, as `Session.sql`."""
+    first, last = (None if moment is None else milliseconds(moment) for moment in (start, end))
+    tables = SessionTables(client, applications, frames, callers_names(client.variables))
+    return run_sql(query, tables, limits=Limits(topic_limit, store_limit, first, last))
