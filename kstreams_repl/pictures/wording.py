@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 
 def counted(number: int, word: str, plural: str | None = None) -> str:
@@ -29,6 +29,14 @@ def moment(seconds: float) -> str:
         '1970-01-01 00:00:00 UTC'
     """
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def time_text(milliseconds: int) -> str:
+    """Return a timestamp in UTC to the millisecond; the number itself if it exceeds the calendar."""
+    try:
+        return (datetime(1970, 1, 1) + timedelta(milliseconds=milliseconds)).isoformat(" ", "milliseconds")
+    except OverflowError:
+        return str(milliseconds)
 
 
 def duration(milliseconds: int) -> str:

@@ -90,20 +90,24 @@ def is_locked(path: Path) -> bool:
 
 
 @contextmanager
-def locked(path: Path, *, seconds: float | None = None) -> Iterator[None]:
+def locked(path: Path, *, seconds: float | None = None, shared: bool = False, wait: bool = True) -> Iterator[None]:
     """Hold the lock of a file for this block.
 
     Args:
+        shared, wait: as `take_lock`.
         seconds: enter the block without the lock after so long, because its holder may be suspended, and at once when there is no room
             for the file. None: wait forever.
 
     Raises:
+        BlockingIOError: another process has the lock, and `wait` is False.
         OSError: the file cannot be made; never with `seconds`.
     """
     file: int | None = None
     try:
         if seconds is None:
-            file = take_lock(path, wait=True)
+            file = take_lock(path, shared=shared, wait=wait)
+            if file is None:
+                raise BlockingIOError(f"another process has locked {path}")
         else:
             deadline = time.monotonic() + seconds
             with suppress(OSError):

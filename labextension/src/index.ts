@@ -51,15 +51,23 @@ const plugin = {
   optional: [ICommandPalette],
   activate: (app: App, tracker: INotebookTracker, palette: ICommandPalette | null): void => {
     let pictures = 0;
+    const open = new Map<string, { tab: MainAreaWidget; picture: PictureTab }>();
     const side: SidePanel = new SidePanel(tracker, (name) => {
       const kernel = side.link.current();
       if (kernel === null) return;
-      const tab = new MainAreaWidget({ content: new PictureTab(kernel, name) });
+      const opened = open.get(`${kernel.id} ${name}`);
+      if (opened?.picture.live) {
+        app.shell.activateById(opened.tab.id);
+        return;
+      }
+      const picture = new PictureTab(kernel, name);
+      const tab = new MainAreaWidget({ content: picture });
       tab.id = `kstreams-picture-${++pictures}`;
       tab.title.label = name;
       tab.title.caption = `Topology of ${name}`;
       tab.title.icon = icon;
       tab.title.closable = true;
+      open.set(`${kernel.id} ${name}`, { tab, picture });
       app.shell.add(tab, "main");
       app.shell.activateById(tab.id);
     });

@@ -47,6 +47,7 @@ declare module "@jupyterlab/notebook" {
     close(): unknown;
   }
   export interface IKernelConnection {
+    readonly id: string;
     readonly isDisposed: boolean;
     readonly statusChanged: ISignal<IKernelConnection, string>;
     readonly connectionStatusChanged: ISignal<IKernelConnection, string>;

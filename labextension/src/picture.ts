@@ -60,6 +60,11 @@ export class PictureTab extends Widget {
     this.comm.open({ name });
   }
 
+  // Whether it is open and its kernel has not been restarted.
+  get live(): boolean {
+    return !this.isDisposed && !this.comm.isDisposed;
+  }
+
   private onStatus = (_: unknown, status: string): void => {
     const how = kernelEvent(status);
     if (how) notifyPictures(this.node, how);

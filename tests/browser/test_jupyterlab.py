@@ -112,6 +112,8 @@ def test_the_panel_shows_rows_pauses_and_resumes(lab: tuple[str, Path], page: An
     page.locator('li[data-id="kstreams-side-panel"]').click()
     page.locator('[data-key="panel-words/picture"]').click()
     page.locator(".ks-picture-tab .ks-panel[data-status=running]").wait_for()
+    page.locator('[data-key="panel-words/picture"]').click()
+    assert page.locator(".ks-picture-tab").count() == 1, "the tab that is open is shown"
     page.get_by_role("tab", name="panel.ipynb").click()
     page.get_by_role("menuitem", name="Kernel", exact=True).click()
     page.locator(".lm-Menu-itemLabel", has_text=re.compile("^Restart Kernel…$")).click()

@@ -18,11 +18,16 @@ _UNCHANGEABLE = frozenset({
 })  # fmt: skip
 
 
-def own_copy(value: Any, without: Any = None) -> Any:
+UNCOPIED: set[tuple[str, str]] = set()
+"""Nodes of this process that share objects, because they cannot be copied, and the types of these; each instance reports them."""
+
+
+def own_copy(value: Any, without: Any = None, *, node: str | None = None) -> Any:
     """Return a value that nothing else can change: itself if it is immutable, else a copy.
 
     Args:
         without: (value) -> what stands for an object that cannot be copied; None: the object itself.
+        node: where it waits, for `UNCOPIED`.
     """
     kind = type(value)
     if kind in _UNCHANGEABLE:
@@ -30,10 +35,14 @@ def own_copy(value: Any, without: Any = None) -> Any:
     if kind is dict:
         if _UNCHANGEABLE.issuperset(map(type, value.values())):
             return value.copy()
-        return {key: own_copy(item, without) for key, item in value.items()}
+        return {key: own_copy(item, without, node=node) for key, item in value.items()}
     if kind is list or kind is tuple:
-        return kind(own_copy(item, without) for item in value)
+        return kind(own_copy(item, without, node=node) for item in value)
     try:
         return copy.deepcopy(value)
     except Exception:  # a lock, a generator: not every object can be copied
-        return value if without is None else without(value)
+        if without is not None:
+            return without(value)
+        if node is not None:
+            UNCOPIED.add((node, kind.__qualname__))
+        return value

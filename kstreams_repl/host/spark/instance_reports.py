@@ -37,6 +37,7 @@ class InstanceReport:
         restored, restore_remaining: changelog records read while the tasks were initialised, and those still to read.
         snapshots, from_snapshots: commit ids, by task, of the last snapshot taken, and of the one from which its stores were restored.
         snapshot_trouble: why snapshots currently cannot be taken or read. The application runs without them.
+        uncopied: nodes in which objects wait that cannot be copied, and the types of these.
         recycled: environments that stayed open in the process from one generation to the next.
         first_at, committed_at: when it began to process its first records, and when it last committed records (epoch seconds).
         stage: the current step of its task initialisation.
@@ -74,6 +75,7 @@ class InstanceReport:
     calls: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     standbys: Mapping[str, int] = field(default_factory=dict)
     snapshot_trouble: str | None = None
+    uncopied: Sequence[tuple[str, str]] = ()
     skipped: Mapping[str, int] = field(default_factory=dict)
     nodes: Mapping[str, Sequence[Any]] | None = None
     global_nodes: Mapping[str, Sequence[Any]] = field(default_factory=dict)

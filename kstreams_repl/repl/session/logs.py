@@ -51,6 +51,8 @@ def logs_table(applications: Iterable[ReadOnlyApplication], files: Iterable[tupl
         for slot, report in sorted(app.reports.instances.items()):
             if report.trouble:
                 rows.append((f"{app.name}, instance {slot}", report.trouble))
+            shared = "cannot be copied while they wait: change none of them in place"
+            rows += [(f"{app.name}, node {node}", f"values of type {kind} {shared}") for node, kind in report.uncopied]
             deleted = "were deleted before they were read, by the topic's retention or by hand"
             skipped = [f"{count:,} offsets of {at} {deleted}" for at, count in sorted(report.skipped.items())]
             rows += [(f"{app.name}, instance {slot}", line) for line in skipped]

@@ -98,11 +98,11 @@ class BatchNode:
 
     def enter(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         """Take one record in: the node's entry."""
-        record, waiting = self._node.record, self._waiting
+        record, waiting, node = self._node.record, self._waiting, self.name
         waiting.append(
             WaitingRecord(
-                own_copy(key), own_copy(value), timestamp, headers, record.topic, record.partition, record.offset, record.timestamp,
-                record.headers, record.raw_key, record.raw_value, self._clock.now,
+                own_copy(key, node=node), own_copy(value, node=node), timestamp, headers, record.topic, record.partition, record.offset,
+                record.timestamp, record.headers, record.raw_key, record.raw_value, self._clock.now,
             )
         )  # fmt: skip
         if len(waiting) >= self._most:

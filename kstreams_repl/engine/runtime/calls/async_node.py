@@ -162,7 +162,7 @@ class AsyncNode:
         self._caller.submit(call, self._arrive)
 
     def _arrive(self, call: Call, result: Any, error: BaseException | None) -> None:
-        self._arrived.append((self, call, own_copy(result), error))
+        self._arrived.append((self, call, own_copy(result, node=self.name), error))
 
     def effects_of(self, call: Call) -> CallEffects:
         """Return the context of a processor's call."""

@@ -35,7 +35,7 @@ class Call:
         raw_key: bytes | None, raw_value: bytes | None, index: int,
     ) -> None:  # fmt: skip
         self.node, self.seq, self.timestamp, self.headers = node, seq, timestamp, headers
-        self.key, self.value = own_copy(key), own_copy(value)
+        self.key, self.value = own_copy(key, node=node.name), own_copy(value, node=node.name)
         self.at, self.raw_key, self.raw_value, self.index = at, raw_key, raw_value, index
         self.attempt, self.due, self.cause, self.trace = 1, 0, "", ""
         self.lane: Any = None

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from kstreams_repl.engine.operators.own_copy import UNCOPIED
 from kstreams_repl.engine.runtime.nodes.node_counts import NodeCounts, added
 from kstreams_repl.host.instance.initialization.task_activation import counts_before
 from kstreams_repl.host.instance.instance import Instance
@@ -56,6 +57,7 @@ class ReportMetrics:
             "skipped": instance.take_over.skipped,
             "snapshots": {} if instance.snapshotter is None else instance.snapshotter.taken,
             "snapshot_trouble": _snapshot_error(instance),
+            "uncopied": [list(shared) for shared in sorted(UNCOPIED)],
             "calls": _calls(instance),
             "standbys": {} if instance.standbys is None else instance.standbys.lags(),
             "first_at": instance.counters.first_at,

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from kstreams_repl.host.instance.application_plan import ApplicationPlan
 from kstreams_repl.host.instance.state.state_directory import tasks_folder
-from kstreams_repl.system.files import take_lock
+from kstreams_repl.system.files import locked
 
 DRIVER = "driver"
 _LOG = logging.getLogger("kstreams_repl.host.instance")
@@ -36,7 +36,7 @@ _ASIDE = re.compile(r"\.\d+_\d+\.(incoming-)?[0-9a-f]{8}")
 @contextmanager
 def opening(folder: Path) -> Iterator[None]:
     """Block the cleanup while an environment of the folder is being opened."""
-    with _locked(folder, shared=True, wait=True):
+    with locked(_lock_of(folder), shared=True):
         yield
 
 
@@ -63,7 +63,7 @@ def clean(folder: Path, kept: Collection[str], delay_seconds: float, now: float 
         return []
     now = time.time() if now is None else now
     aside: list[tuple[str, Path]] = []
-    with suppress(BlockingIOError), _locked(folder):
+    with suppress(BlockingIOError), locked(_lock_of(folder), wait=False):
         for path in sorted(folder.iterdir()):
             if _ASIDE.fullmatch(path.name) and now - _written_at(path) >= delay_seconds:
                 aside.append(("", path))
@@ -90,7 +90,7 @@ def discard(path: Path) -> None:
 def discard_unused(path: Path) -> bool:
     """Remove an environment unless a process has it open or is opening one on this host; return whether it is gone."""
     try:
-        with _locked(path.parent):
+        with locked(_lock_of(path.parent), wait=False):
             if is_in_use(path):
                 return False
             moved = _moved_aside(path)
@@ -105,16 +105,9 @@ def _moved_aside(path: Path) -> Path:
     return path.rename(path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}"))
 
 
-@contextmanager
-def _locked(folder: Path, *, shared: bool = False, wait: bool = False) -> Iterator[None]:
+def _lock_of(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    file = take_lock(folder / _LOCK, shared=shared, wait=wait)
-    if file is None:
-        raise BlockingIOError
-    try:
-        yield
-    finally:
-        os.close(file)
+    return folder / _LOCK
 
 
 def is_in_use(path: Path) -> bool:

@@ -17,16 +17,19 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from kstreams_repl import serving, table_files
+from kstreams_repl.engine import config, dsl, operators, processor, runtime, serdes, stores, topology
 from kstreams_repl.engine.dsl.graph.call_log import Handle
 from kstreams_repl.engine.topology.fingerprint import is_users
 from kstreams_repl.repl.session.source.scopes import FUNCTIONS, names_of
+from kstreams_repl.system import errors, secrets
+from kstreams_repl.system import types as system_types
 
 _BUILDING = tuple(
-    f"kstreams_repl.{name}."
-    for name in (
-        "engine.dsl engine.topology engine.serdes engine.processor engine.operators engine.config engine.stores engine.runtime"
-        " system.types system.secrets system.errors table_files serving"
-    ).split()
+    f"{package.__name__}."
+    for package in (
+        dsl, topology, serdes, processor, operators, config, stores, runtime, system_types, secrets, errors, table_files, serving
+    )
 )
 """Packages of this one whose functions, classes and methods only build."""
 _PLAIN = frozenset(
@@ -299,7 +302,6 @@ def _is_building(thing: Any) -> bool:
 @functools.cache
 def _known_methods() -> frozenset[str]:
     """Return the methods that build, or read a plain value, whatever they are called on."""
-    from kstreams_repl.engine import dsl
     from kstreams_repl.engine.topology.topology import Topology
 
     kinds = [Topology, str, bytes, list, tuple, *(kind for kind in vars(dsl).values() if isinstance(kind, type))]

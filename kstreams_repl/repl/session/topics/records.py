@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
 from typing import Any, NamedTuple, overload
 
 from kstreams_repl.pictures.frames import Frames
 from kstreams_repl.pictures.table import Table
+from kstreams_repl.pictures.wording import time_text
 from kstreams_repl.system.extras import extras
 from kstreams_repl.system.types import Headers, header_text
 
@@ -120,11 +120,3 @@ class Records(Frames, Sequence[ReadRecord]):
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         table = self.table() if self._records else Table.of((), (), note=self.note or "0 records")
         return table._repr_mimebundle_()
-
-
-def time_text(milliseconds: int) -> str:
-    """Return a timestamp in UTC to the millisecond; the number itself if it exceeds the calendar."""
-    try:
-        return (datetime(1970, 1, 1) + timedelta(milliseconds=milliseconds)).isoformat(" ", "milliseconds")
-    except OverflowError:
-        return str(milliseconds)

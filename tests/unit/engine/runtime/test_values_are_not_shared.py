@@ -14,7 +14,7 @@ import pytest
 
 import kstreams_repl as ks
 from kstreams_repl.engine import serdes
-from kstreams_repl.engine.operators.own_copy import own_copy
+from kstreams_repl.engine.operators.own_copy import UNCOPIED, own_copy
 from tests.unit.engine.operators.direct_task import DirectTask
 
 TEXT_JSON = {"key_serde": "string", "value_serde": "json"}
@@ -397,3 +397,5 @@ def test_a_copy_shares_nothing() -> None:
     assert own_copy({"a": [1]})["a"] is not None and own_copy(plain).items is not plain.items
     text, generator = "text", (n for n in (1,))
     assert own_copy(text) is text and own_copy(generator) is generator and own_copy(generator, without=repr).startswith("<generator")
+    assert own_copy({"a": [generator]}, node="score")["a"][0] is generator and ("score", "generator") in UNCOPIED
+    UNCOPIED.clear()

@@ -42,3 +42,10 @@ def test_input_that_was_deleted_before_it_was_read_is_named_with_its_number() ->
     app = SimpleNamespace(name="app", reports=reports, restarts=(), error=None)
     (row,) = logs_table([app], [], 5).rows  # type: ignore[list-item]
     assert row == ("app, instance 0", "1,234 offsets of in-0 were deleted before they were read, by the topic's retention or by hand")
+
+
+def test_objects_that_are_shared_because_they_cannot_be_copied_are_named_with_their_node() -> None:
+    reports = application_report(1, {0: {"slot": 0, "state": "running", "pid": 1, "at_ms": 1, "uncopied": [["score", "generator"]]}})
+    app = SimpleNamespace(name="app", reports=reports, restarts=(), error=None)
+    (row,) = logs_table([app], [], 5).rows  # type: ignore[list-item]
+    assert row == ("app, node score", "values of type generator cannot be copied while they wait: change none of them in place")

@@ -60,6 +60,7 @@ def test_rows_of_all_partitions_are_turned_and_filtered(tmp_path: Path) -> None:
         assert shown(timed)[1] == "20 rows" and timed.read()[1]["label"] == "key"
         timed.filter("k07")
         assert shown(timed) == (["k07"], "1 row")
+    assert timed.read()[0].rows[0][2] == "1970-01-01 00:00:00.007", "as the drawer of a topic shows times"
     numbered = StorePages(app, state.builders["numbered"], 20)
     numbered.filter("7")
     assert shown(numbered) == ([7], "1 row")

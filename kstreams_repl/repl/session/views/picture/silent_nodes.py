@@ -22,7 +22,7 @@ from kstreams_repl.engine.operators.tables.table_suppress import TableSuppress
 from kstreams_repl.engine.operators.tables.value_getters import StoreGetter, ValueGetter
 from kstreams_repl.engine.topology.nodes import ProcessorNode, SinkNode, SourceNode
 from kstreams_repl.engine.topology.topology import Topology
-from kstreams_repl.repl.session.topics.records import time_text
+from kstreams_repl.pictures.wording import time_text
 from kstreams_repl.repl.session.views.picture.join_keys import difference, keys_of_store
 from kstreams_repl.repl.session.views.values.sample import Sample
 

@@ -7,7 +7,7 @@ from typing import Any
 from kstreams_repl.engine import serdes
 from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
 from kstreams_repl.pictures.table import Table
-from kstreams_repl.pictures.wording import counted
+from kstreams_repl.pictures.wording import counted, time_text
 from kstreams_repl.repl.session.application.read_only import ReadOnlyApplication
 from kstreams_repl.repl.session.views.stores.local_queries import queries_of
 from kstreams_repl.repl.session.views.stores.store_view import StoreView
@@ -16,6 +16,7 @@ from kstreams_repl.serving.server.local_reads import LocalReads
 from kstreams_repl.serving.wire import key_of
 from kstreams_repl.system.errors import CallError, InvalidStateStoreError
 
+_TIMES = frozenset({"timestamp", "window_start", "window_end", "valid_to"})
 _WITH_TIMES = {
     StoreKind.WINDOW: "windows",
     StoreKind.TIMESTAMPED_WINDOW: "windows",
@@ -96,4 +97,8 @@ class StorePages:
             "next": self._next is not None,
             "text": text if len(self._begins) < 2 else f"page {len(self._begins)}, {text}",
         }
-        return Table.of(names, [[row[name] for name in names] for row in rows]), controls
+        return Table.of(names, [[_shown(name, row[name]) for name in names] for row in rows]), controls
+
+
+def _shown(column: str, value: Any) -> Any:
+    return time_text(value) if column in _TIMES and value is not None else value
