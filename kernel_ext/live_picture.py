@@ -21,12 +21,10 @@ from kernel_ext.node_details import ROWS, about, live_values, rows_behind, sampl
 from kernel_ext.rate_history import Histories
 from kernel_ext.view_heartbeat import OpenViews
 from kstreams_repl.engine.topology.node_diff import whole_code
-from kstreams_repl.pictures.arrange import Room, room_for
-from kstreams_repl.pictures.live_marks import link_widths, mark_lines
+from kstreams_repl.pictures.live_marks import LiveDrawing
 from kstreams_repl.pictures.markup import clean_text, element, join
 from kstreams_repl.pictures.picture import Mark, Picture
-from kstreams_repl.pictures.svg import svg_of
-from kstreams_repl.pictures.view import View, simplified, summary_of
+from kstreams_repl.pictures.view import View, summary_of
 from kstreams_repl.repl.session import Application
 from kstreams_repl.repl.session.application.edits.edit import EditPlan
 from kstreams_repl.repl.session.application.edits.topology_resolution import topology_of
@@ -70,9 +68,8 @@ class LivePicture:
         self._view = View()
         self._histories = Histories()
         self._writing = threading.RLock()
-        self._drawn: tuple[Any, ...] | None = None
         self._whole: Picture | None = None
-        self._room: Room = {}
+        self._live = LiveDrawing()
         self._next_read = self._next_comparison = 0.0
         self._tap: LiveTap | None = None
         self._tapped: tuple[Application, str] | None = None
@@ -138,7 +135,7 @@ class LivePicture:
         self._histories.add(whole, counts.per_second, counts.lag)
         changes = f" · {len(app.stale)} changed in the notebook: edit shows the plan" if app.stale else ""
         self.set(
-            **self._drawing(whole),
+            **self._live.state(whole, self._view),
             status=app.status,
             note=clean_text(repr(app)) + changes,
             changed=bool(app.stale),
@@ -172,17 +169,6 @@ class LivePicture:
         self._with_record = True
         self._show_failure(self.state["selected"])
 
-    def _drawing(self, whole: Picture) -> dict[str, Any]:
-        """Return numbers and states of a picture, and the drawing if its shapes changed."""
-        picture = simplified(whole, self._view)
-        self._room = room_for(picture, self._room)
-        shape = (picture.shapes, picture.links, picture.clusters, tuple(sorted(self._room.items())))
-        drawing = {}
-        if shape != self._drawn:
-            self._drawn = shape
-            drawing = {"svg": str(svg_of(picture, room=self._room, live=True)), "view": summary_of(whole, self._view)}
-        return {**drawing, "marks": mark_lines(picture, self._room), "flows": link_widths(picture)}
-
     def _show_closed(self) -> None:
         """Show the picture at rest, with the counts of the last commit: the session has stopped its applications. Detached ones
         continue, which is not shown.
@@ -197,7 +183,7 @@ class LivePicture:
             marks = {shape: mark if mark.lines else whole.marks.get(shape, mark) for shape, mark in last.marks.items()}
             whole = replace(whole, marks=marks)
         still = at_rest(whole, None if app.detached else "stopped")
-        self.set(**self._drawing(still), status="closed", note=clean_text(f"the session is closed{goes_on}"))
+        self.set(**self._live.state(still, self._view), status="closed", note=clean_text(f"the session is closed{goes_on}"))
 
     def _change_view(self, message: Mapping[str, Any]) -> None:
         """Change how names, repartitioning, or a sub-topology (or ``all``, or ``none``) are drawn: in full or collapsed."""

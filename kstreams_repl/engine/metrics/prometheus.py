@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
 from math import isinf, isnan
+from typing import NamedTuple
 
 from kstreams_repl.engine.metrics.catalogue import CLIENT, description
 from kstreams_repl.engine.metrics.snapshot import Metric, Value
@@ -30,17 +31,34 @@ def prometheus_text(metrics: Iterable[Metric], labels: Mapping[str, str] | None 
     """
     measured = tuple(metrics)
     taken = {metric_name(metric.group, metric.name) for metric in measured}
-    families: dict[str, list[str]] = {}
-    heads: dict[str, str] = {}
+    series = []
     for metric in measured:
+        value = 1 if isinstance(metric.value, str) else metric.value
         for name, kind, tags in _forms(metric, taken):
-            if name not in families:
-                text = metric.group if name == metric_name(metric.group) else description(metric.group, metric.name)
-                heads[name] = f"# HELP {name} {_escaped_help(text)}\n# TYPE {name} {kind}\n"
-            inside = ",".join(f'{_label(tag)}="{_escaped(text)}"' for tag, text in {**(labels or {}), **tags}.items())
-            value = 1 if isinstance(metric.value, str) else metric.value
-            families.setdefault(name, []).append(f"{name}{{{inside}}} {_number(value)}\n")
-    return "".join(heads[name] + "".join(lines) for name, lines in sorted(families.items()))
+            text = metric.group if name == metric_name(metric.group) else description(metric.group, metric.name)
+            series.append(Series(name, kind, text, {_label(tag): of for tag, of in {**(labels or {}), **tags}.items()}, value))
+    return exposition(series)
+
+
+class Series(NamedTuple):
+    """One number of a page, with the type and the help of its family."""
+
+    name: str
+    kind: str
+    help: str
+    labels: Mapping[str, str] | None
+    value: Value
+
+
+def exposition(series: Iterable[Series]) -> str:
+    """Return a page: the series of one name below their HELP and TYPE lines."""
+    families: dict[str, list[str]] = {}
+    for one in series:
+        lines = families.setdefault(one.name, [f"# HELP {one.name} {_escaped_help(one.help)}\n# TYPE {one.name} {one.kind}\n"])
+        inside = ",".join(f'{label}="{_escaped(text)}"' for label, text in (one.labels or {}).items())
+        labels = "" if one.labels is None else f"{{{inside}}}"
+        lines.append(f"{one.name}{labels} {_number(one.value)}\n")
+    return "".join("".join(lines) for _, lines in sorted(families.items()))
 
 
 def _forms(metric: Metric, taken: Container[str]) -> Iterator[tuple[str, str, Mapping[str, str]]]:

@@ -6,6 +6,7 @@ The picture's state is built from the instances' reports at most twice a second,
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
@@ -16,13 +17,11 @@ from starlette.responses import Response
 from kstreams_repl.engine import serdes
 from kstreams_repl.engine.topology.stores import StoreBuilder
 from kstreams_repl.host.instance.application_plan import ApplicationPlan
-from kstreams_repl.pictures.arrange import Room, room_for
 from kstreams_repl.pictures.front_end import bundle
-from kstreams_repl.pictures.live_marks import link_widths, mark_lines
+from kstreams_repl.pictures.live_marks import LiveDrawing
 from kstreams_repl.pictures.markup import clean_text
 from kstreams_repl.pictures.picture import Picture
-from kstreams_repl.pictures.svg import svg_of
-from kstreams_repl.pictures.view import View, simplified, summary_of
+from kstreams_repl.pictures.view import View
 from kstreams_repl.serving.discovery import Discovery
 from kstreams_repl.serving.server.answers import encoded
 from kstreams_repl.serving.server.parsing import refuse_unknown, truth
@@ -47,33 +46,32 @@ class Page:
         self._discovery = discovery
         self._read_picture = read_picture
         self._made: dict[View, tuple[float, dict[str, Any]]] = {}
-        self._rooms: dict[View, Room] = {}
+        self._drawings: dict[View, LiveDrawing] = {}
         self._beat = 0
+        self._lock = threading.Lock()
 
     def state(self, view: View) -> dict[str, Any]:
         """Return the state that the front end mirrors; `svg` is markup, the others are text and numbers."""
-        at, state = self._made.get(view, (-1.0, {}))
-        if time.monotonic() - at > _SECONDS:
-            if view not in self._made and len(self._made) >= _MOST_VIEWS:
-                self._made.clear()
-                self._rooms.clear()
-            state = self._state(view)
-            self._made[view] = (time.monotonic(), state)
-        return state
+        with self._lock:
+            made_at, state = self._made.get(view, (-1.0, {}))
+            if time.monotonic() - made_at > _SECONDS:
+                if view not in self._made and len(self._made) >= _MOST_VIEWS:
+                    self._made.clear()
+                    self._drawings.clear()
+                state = self._state(view, state)
+                self._made[view] = (time.monotonic(), state)
+            return state
 
-    def _state(self, view: View) -> dict[str, Any]:
+    def _state(self, view: View, last: dict[str, Any]) -> dict[str, Any]:
         whole, note = self._read_picture()
-        picture = simplified(whole, view)
-        room = self._rooms[view] = room_for(picture, self._rooms.get(view, {}))
+        drawing = self._drawings.setdefault(view, LiveDrawing())
         self._beat += 1
         return {
+            **last,
+            **drawing.state(whole, view),
             "name": clean_text(self._plan.application_id),
-            "svg": str(svg_of(picture, room=room, live=True)),
-            "marks": mark_lines(picture, room),
-            "flows": link_widths(picture),
             "status": str(whole.state),
             "note": clean_text(note),
-            "view": summary_of(whole, view),
             "beat": self._beat,
             "stores": {
                 name: [str(builder.kind), self._key_serde(builder)]

@@ -111,7 +111,7 @@ def serve_catalogue(
     from kstreams_repl.host.spark.planning.plan_serialization import pack
     from kstreams_repl.host.spark.query_server_process import ServeRequest
 
-    require("starlette", "uvicorn", "httpx", "prometheus_client")
+    require("starlette", "uvicorn", "httpx")
     given = {} if state_dir is None else {"state.dir": str(state_dir)}
     root = state_root(client.application_config(name, given))
     catalogue, settings = read_catalogue(root, name)
@@ -256,7 +256,7 @@ class QueryView:
             >>> ks.queries.connect(server.url, token=server.token_path).get("counts", "a").value     # doctest: +SKIP
             2
         """
-        require("starlette", "uvicorn", "httpx", "prometheus_client")
+        require("starlette", "uvicorn", "httpx")
         request = self._serve_request(HostInfo(bind, port), certfile, keyfile, insecure)
         kept = self._server_of_instances(request)
         if kept is None:
