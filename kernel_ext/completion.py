@@ -15,7 +15,6 @@ from collections.abc import Callable
 from typing import Any
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
-from kstreams_repl.repl.session.application.savepoints.savepoints.savepoints import all_savepoints
 
 from kernel_ext.string_arguments import StringArgument, string_argument
 from kernel_ext.workspace import Workspace
@@ -23,6 +22,7 @@ from kstreams_repl.engine.config import KEYS
 from kstreams_repl.engine.dsl.graph.call_log import Handle
 from kstreams_repl.repl.inspection.sandbox import quote_identifier
 from kstreams_repl.repl.session import Application, Session
+from kstreams_repl.repl.session.application.savepoints.savepoints import all_savepoints
 from kstreams_repl.repl.session.views.tables.sql_catalog import all_stores
 
 PATIENCE_SECONDS = 0.15

@@ -19,7 +19,7 @@ from kstreams_repl.repl.session.application.application import Application
 from kstreams_repl.repl.session.application.batch.batch_run import run_batch
 from kstreams_repl.repl.session.application.detached.mailbox import mailboxes
 from kstreams_repl.repl.session.application.life.registry import ApplicationRegistry
-from kstreams_repl.repl.session.application.savepoints.savepoints.savepoints import savepoints_table
+from kstreams_repl.repl.session.application.savepoints.savepoints import savepoints_table
 from kstreams_repl.repl.session.application.starting.attach import attach
 from kstreams_repl.repl.session.application.starting.deploy import deploy, preview
 from kstreams_repl.repl.session.applications import Applications

@@ -36,8 +36,8 @@ from kstreams_repl.repl.session.application.edits.versions import VersionHistory
 from kstreams_repl.repl.session.application.life.control_thread import CaughtUp, Work, wait_until
 from kstreams_repl.repl.session.application.life.listeners import Listeners
 from kstreams_repl.repl.session.application.life.state import ApplicationState
-from kstreams_repl.repl.session.application.savepoints.savepoints.savepoint_writer import savepoint_path, write_savepoint
-from kstreams_repl.repl.session.application.savepoints.savepoints.savepoints import Savepoint
+from kstreams_repl.repl.session.application.savepoints.savepoint_writer import savepoint_path, write_savepoint
+from kstreams_repl.repl.session.application.savepoints.savepoints import Savepoint
 from kstreams_repl.repl.session.application.starting.deploy_preview import check
 from kstreams_repl.repl.session.cluster_client import ClusterClient
 from kstreams_repl.repl.session.source.source_slice import Program, program_of

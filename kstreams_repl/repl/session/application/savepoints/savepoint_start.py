@@ -14,7 +14,7 @@ from kstreams_repl.engine.topology.partitions import ResolvedTopology, resolve_p
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.journal.journal import JournalControl, TopicRecord, ensure_journal
 from kstreams_repl.host.kafka.admin import Admin
-from kstreams_repl.repl.session.application.savepoints.savepoints.savepoints import RECORDS, Savepoint, row_format
+from kstreams_repl.repl.session.application.savepoints.savepoints import RECORDS, Savepoint, row_format
 from kstreams_repl.repl.session.application.starting.deploy_preview import check
 from kstreams_repl.repl.session.cleanup import Cleanup
 from kstreams_repl.repl.session.cluster_client import ClusterClient

@@ -18,7 +18,7 @@ from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.kafka.clients import ClientSettings
 from kstreams_repl.host.kafka.exact_metadata import OffsetAndMetadata
 from kstreams_repl.host.kafka.reading import OffsetRange, ranges_of, read_ranges
-from kstreams_repl.repl.session.application.savepoints.savepoints.savepoints import (
+from kstreams_repl.repl.session.application.savepoints.savepoints import (
     FOLDER,
     FORMAT,
     MANIFEST,

@@ -21,8 +21,8 @@ from kstreams_repl.repl.session.application.checks.contracts import begin_versio
 from kstreams_repl.repl.session.application.checks.copartitioning import SETTING as COPARTITION_CHECK
 from kstreams_repl.repl.session.application.checks.copartitioning import CopartitionCheck
 from kstreams_repl.repl.session.application.life.registry import ApplicationRegistry
-from kstreams_repl.repl.session.application.savepoints.savepoints.savepoint_start import SavepointStart
-from kstreams_repl.repl.session.application.savepoints.savepoints.savepoints import find_savepoint
+from kstreams_repl.repl.session.application.savepoints.savepoint_start import SavepointStart
+from kstreams_repl.repl.session.application.savepoints.savepoints import find_savepoint
 from kstreams_repl.repl.session.application.starting import journal_lookup
 from kstreams_repl.repl.session.application.starting.deploy_preview import check, late_warnings, preview_table
 from kstreams_repl.repl.session.application.starting.driver_selection import (
