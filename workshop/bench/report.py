@@ -9,7 +9,7 @@ import json
 import re
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,43 +18,36 @@ import click
 
 from kstreams_repl.system.errors import KStreamsError
 from workshop.bench.json_output import Line
+from workshop.bench.record_schemas import FORMATS
 from workshop.bench.targets import judged
 
 TITLE = "# Benchmarks"
 _RATIO, _PEER = " ratio", " kafka-streams"
-_INTRODUCTION = """Generated from the lines in `docs/measurements/`: each command below prints one JSON line per measurement, and the report
-renders them as tables.
+_INTRODUCTION = """Each command below prints one JSON line per measurement. This page renders the lines of `docs/measurements/`, which
+have more fields (processor time, lag, percentiles) than the tables show.
 
     ./kstreams bench throughput --peer kafka-streams > docs/measurements/throughput.jsonl
     ./kstreams bench report docs/measurements/*.jsonl --output docs/reference/benchmarks.md
 
-The figures are of the machine and time named below each heading: compare only within a table. Broker, Spark, workers and the process
-that sends or reads share the same processors. *Load*: the machine's one-minute load before the command began.
+Compare only within a table: broker, Spark, workers and the process that sends or reads share two cores. *Load*: the machine's
+one-minute load before the command began. *(min-max)*: of the runs, whose median is the value. *Target*: the bound for the value in
+its unit, or for the named field, and whether it is met; with `--strict` the exit status is 1 if one is missed.
 
-*Target*: the bound for the value (the median, if there are several runs) in the line's unit, or for the named field; *met*: whether
-all bounds hold. With `--strict` the exit status is 1 if a target is missed."""
+The peer, unless a table names another, is Kafka Streams 4.3.1 on the JVM (`workshop/bench/peers/`): same broker, topics, commit
+interval, linger (50 ms) and compression (lz4), as many threads as we have instances, else its defaults; runs alternate."""
 _METHODS: Mapping[str, tuple[str, str]] = {
     "throughput": (
         "Throughput",
-        """`./kstreams bench throughput`: workloads deployed on Spark, all records on the topic before the start (4 partitions,
-lz4). The clock starts when the first instance begins to process its first records and stops with the commit after which
-every record is committed; epochs end and begin meanwhile. Value: median of the runs. Memory: the largest sum of resident sets
-of driver, JVM, workers (including idle ones of earlier cases) and broker.
-
-The peer is Kafka Streams 4.3.1 on the JVM (`workshop/bench/peers/StreamsPeer.java`), in the same run, alternating
-with ours: same broker, same topic, same commit interval, linger (50 ms) and compression (lz4), as many threads
-as we have instances. Its clock covers the records *processed*, so its last commit is not in it, and it includes the
-warm-up of its JVM; its other settings are its defaults, and so are ours. *Same output*: after the last run the last
-value of each key (count, sum, window) or all records in any order (stateless, join) were read from both output
-topics, committed records only, and were equal; NO also if the peer did not finish, so that nothing was compared.
-The target is one for the ratio.""",
+        """`./kstreams bench throughput`: workloads deployed on Spark, all records on the topic before the start (4 partitions). From the
+first record processed to the commit of the last, epochs end and begin meanwhile; the peer's time includes the warm-up of its JVM and
+excludes its last commit. Memory: the largest sum of resident sets of driver, JVM, workers and broker. *Same output*: the committed
+output of both was read and was equal; NO also if the peer did not finish. The target is one for the ratio.""",
     ),
     "nexmark": (
         "Nexmark",
         """`./kstreams bench nexmark` (*avro*, *protobuf*: with `--values`), exactly once, both systems over the same topics
-([the queries](nexmark.md)); ours / Kafka Streams.
-*Records*: on the topics that the query reads. *Peak MB*: driver, Spark's JVM, workers and broker / the peer's JVM alone. *State MB*: what
-the local stores occupy on the disk at the end.""",
+([the queries](nexmark.md)); ours / Kafka Streams, JSON values except in the last two columns. *Peak MB*: driver, JVM, workers and
+broker / the peer's JVM alone. *State MB*: local stores on disk at the end.""",
     ),
     "theodolite": (
         "Theodolite and ShuffleBench",
@@ -63,80 +56,62 @@ columns as for Nexmark.""",
     ),
     "lag-trend": (
         "Loads held",
-        """`./kstreams bench theodolite --load R --doublings N`: records arrive at R per second. Value: the slope of the straight line
-fitted to the lag (what the group has not committed of input and repartition topics), one sample a second after a warm-up. *Held*: the
-slope is *below* a hundredth of the load; empty if the producer *reached* less than 98 % of it. *Load held*: the largest of the loads
-that were tried, in ascending order, until one was *not held*; *limited by*: the lag or the producer, empty if all were held.""",
+        """`./kstreams bench theodolite --load R --doublings N`, exactly once: the largest of the tried loads, in records/s, whose lag
+does not grow: the slope of the line fitted to it, one sample a second after a warm-up, is below a hundredth of the load. *Next*: the
+load that was not held, and whether the lag or the producer was the limit; empty if all were held.""",
     ),
     "python-peers": (
         "Compared with other Python stream processors",
-        """`./kstreams bench python-peers --python PATH`: Quix Streams, Bytewax and Faust on the same topics, as many processes as
-we have instances, each with its own defaults for commits (exactly once: 100 ms, as ours). A peer's clock runs from the
-first record processed to the last one processed within its time limit; ours to the last commit. Bytewax
-keeps its state in memory without recovery; Faust is at least once. Their outputs are not compared. *Ratio*: the slower
-of our two guarantees to the fastest of all peers.""",
+        """`./kstreams bench python-peers --python PATH`, records/s: Quix Streams, Bytewax and Faust on the same topics, as many processes
+as we have instances, each with its defaults for commits (exactly once: 100 ms, as ours). A peer's time runs from the first record
+processed to the last within its limit, ours to the last commit. Bytewax keeps its state in memory without recovery. Outputs
+are not compared. *Ratio*: the slower of our two guarantees to the fastest of all peers.""",
     ),
     "engine": (
         "Engine alone",
-        """`./kstreams bench engine`: one thread, in-memory stores, serdes, record queues, changelog and commits included; no
-Kafka, no Spark. *avro*, *protobuf* (`--case`): values of four fields are read, one field is changed, and they are written. *Serde alone*:
-the same in a plain loop; *JVM* (`--peer kafka-streams`): that loop in Java, after a warm-up, which writes the same bytes
-(`workshop/bench/peers/SchemaPeer.java`).
+        """`./kstreams bench engine`: one thread, in-memory stores, serdes, changelog and commits included; no Kafka, no Spark. *avro*,
+*protobuf* (`--case`): four fields are read, one is changed, all are written; *serde alone*: in a plain loop, in Python and
+on the JVM (`--peer kafka-streams`).
 
-With `--case functions --case sql --case map_batches`: the same filter and projection of JSON objects by Python functions, by `sql` and
-by `map_batches`, which read three fields of them, of 4, and with `--fields 20` of 20. With `--case groups-functions --case groups-sql
---keys 100 --keys 10000 --keys 100000`: the same aggregate by key (count, sum, max) by a function and by `sql` with GROUP BY. Runs
-take turns; *to functions*: median of the ratios of records/s to those of the functions' run of the same turn.""",
+*functions*, *sql*, *map_batches*: the same filter and projection of JSON objects of 4 and of 20 fields (`--fields 20`).
+*groups*: the same aggregate by key by a function and by `sql` with GROUP BY (`--keys`). *to functions*: median of the ratios to
+the functions' run of the same turn.""",
     ),
     "latency": (
         "Latency",
-        """`./kstreams bench latency`, exactly once: from the call that sends a record to its arrival at a `read_committed`
-consumer in the same process. Epoch turns: epochs of 2 s. *Turns*: the number of epochs that ended meanwhile, by the numbers of Spark's
-micro-batches; the case continues until the number in its name is reached (for at most twice its time). The first second is
-excluded.""",
+        """`./kstreams bench latency`, exactly once: from the call that sends a record to its arrival at a `read_committed` consumer in the
+same process, in ms. *Epoch turns*: epochs of 2 s, that many of them. The first second is excluded.""",
     ),
     "control": (
         "Control",
-        """`./kstreams bench control`: seconds that the caller waits. *First record*: until a committed record of the application
-has reached a `read_committed` consumer. Warm session: another application was deployed and stopped before. *Edit*: from the
-call of `app.edit` with one changed function, while 200 records per second arrive, until a record that passed the
-new code. *After ... s*: the pause before the resume. Every ten seconds Spark ends the workers that were idle for more than a minute, so a
-worker may live for 70 s. *New processes*: the number of instances that run in another process than before the pause, the largest of
-all runs; after a minute's pause all of them, if Spark had ended the workers.""",
+        """`./kstreams bench control`: the caller's wait, in a session that has deployed before. *First record*: until a committed record
+has reached a `read_committed` consumer. *Edit*: one changed function, 200 records per second arriving, until a record passed the
+new code. *After 75 s*: Spark ends workers idle for more than a minute. *New processes*: instances in another process than before.""",
     ),
     "first-result": (
         "The first result",
         """`./kstreams bench first-result`: the README's first topology in a Python process that has just started, with its own embedded
-broker in an empty directory, after `./kstreams prepare`. Both cases end when all input is processed and committed.""",
+broker in an empty directory, after `./kstreams prepare`, until all input is processed and committed.""",
     ),
     "many-applications": (
         "Several applications in one session",
-        """`./kstreams bench many-applications`: eight counts of two instances each (exactly once), deployed one after the other in a
-session whose Spark does not run yet. *All run*: until every application has committed all records that were waiting on its input. *Idle
-processor*: processor time of driver, JVM, Python daemons and workers while no record arrives; the broker's is listed
-separately. *Memory*: proportional set sizes, so pages that forked workers share count once. *Pool*:
-`repl.worker.pool`; in a shared pool Spark gives an epoch any idle worker.""",
+        """`./kstreams bench many-applications`: eight counts of two instances each (exactly once), deployed one after the other before
+Spark runs. *All run*: until all have committed what was waiting. *Idle processor*: of driver, JVM and workers, the broker's apart, while no
+record arrives. *Memory*: proportional set sizes, so that shared pages count once. *Pool*: `repl.worker.pool`.""",
     ),
     "notebook": (
         "Waiting times in a notebook",
-        """`./kstreams bench notebook`: one application with a store of many keys (exactly once). *Edit to first record*:
-from the call of `app.edit` with one changed function, while 200 records per second arrive, until a committed record that
-passed the new code has reached a `read_committed` consumer; at the end the store is checked to be intact.
-*Values undeployed*: `session.values` at the count of a topology that is not deployed, over the topic that filled the store.
-*SQL over a store*: count, sum and max of all rows. *Picture update*: marks of every node of a running application at
-`metrics.recording.level=DEBUG`, and the drawing if its shapes changed (the kernel's part).""",
+        """`./kstreams bench notebook`: one application with a store of many keys (exactly once). *Edit* as above, and the store stays
+intact. *Values undeployed*: `session.values` at the count of a topology that is not deployed. *SQL over a store*:
+count, sum and max of all rows. *Picture update*: all nodes of a running application at `metrics.recording.level=DEBUG`.""",
     ),
     "queries": (
         "Queries of state",
         """`./kstreams bench queries --peer kafka-streams`: a count with one row per key (exactly once, two instances) and its server.
-*HTTP*: random keys over 8 connections (multi-get: 4, 1,000 keys each), each with one request open, from another process, whose use
-of processors is in *load cores*: well below 1, it is not the bottleneck. *Per core*: answers, or keys, per second of processor time of
-the server. The peer is Kafka Streams' own store behind the JDK's HTTP server (`workshop/bench/peers/QueriesPeer.java`), asked by
-the same load. *Subscription*: 200 records per second; *commit to change*: from the commit of the task's store, milliseconds after the
-broker's, to the event at the subscriber; *record to change*: from the call that sends the record, the wait for the commit included.
-*Processing*: records per second over the middle four fifths of the records that wait after a pause, the best of the runs with and
-without queries, in turn; *queries on processors of their own*: the server and the load have half of the processors, application and
-broker the other half, in both runs.""",
+*HTTP*: random keys over 8 connections (multi-get: 4, 1,000 keys each) from another process; the peer is Kafka Streams' own store behind
+the JDK's HTTP server. *Per core*: answers, or keys, per second of the server's processor time. *Subscription*, 200 records per second:
+from the commit of the task's store, or from the call that sends the record, to the event at the subscriber. *Processing*: records/s
+with and without queries, in turn; *processors of their own*: server and load have half of the processors.""",
     ),
     "sql": (
         "SQL over a topic",
@@ -146,29 +121,25 @@ percent of one partition, of all.""",
     ),
     "batch": (
         "Bounded runs",
-        """`./kstreams bench batch`, exactly once: the same count over the same topic as a stream (`commit.interval.ms` 100, its
-default) and as a bounded run (2,000, its default there), from the first record processed to the last one committed; and from the
-call of `run_batch` to its return, next to Spark's own `groupBy("key").count()` with `Trigger.AvailableNow`, in the same warm
-session, alternating. Spark's Kafka connector is not part of its Python package: its query reads the same records from files and
-appends its counts to Parquet files, so it is spared fetching from Kafka, transactions, changelogs and an output topic. From Parquet
-it reads nothing but the column of keys; from JSON lines it reads whole records, as from a topic. The last counts are compared.
+        """`./kstreams bench batch`, exactly once: the same count as a stream (`commit.interval.ms` 100) and as a bounded run (2,000, its
+default), from the first record processed to the last committed; and from the call of `run_batch` to its return, next to Spark's own
+`groupBy("key").count()` with `Trigger.AvailableNow` in the same warm session. Spark's query reads files and appends to Parquet files
+(its Kafka connector is not in its Python package): it is spared Kafka, transactions and changelogs. The last counts are compared.
 *Empty run*: nothing new since the last run.""",
     ),
     "tables": (
         "Tables of files",
         """`./kstreams bench tables`, exactly once: a topic of small JSON (4 columns, about 60 bytes) to an unpartitioned table, from
-the first record processed to the return of `run_batch`: all rows are in the table then. Plain Spark parses the same texts from
+the first record processed to the return of `run_batch`, when all rows are in the table. Plain Spark parses the same texts from
 Parquet files and writes Parquet; it is spared Kafka, and repeats or loses rows after a crash.""",
     ),
     "async": (
         "Asynchronous calls",
-        """`./kstreams bench async --peer parallel-consumer`: `map_values_async` with an `async def`, in key order, one partition, one
-instance, exactly once with a commit every 100 ms; the output has each record's result exactly once, or the run is an error. The
-clock runs from the beginning of the first call to the end of the last. *Of ideal*: against a machine on which nothing costs
-anything. *Event loop alone*: the same function in an asyncio loop that does nothing else, neither order nor Kafka: its timers
-have a resolution of 1 ms, so waits of 2.5 ms take longer, and no Python reaches the ideal of the table. The table is parallel-
-consumer's own: 10,000 records, random waits between 0 and 5 ms, 100 in flight. The peer (confluent's parallel-consumer on the
-JVM, at least once, no output) has as many threads.""",
+        """`./kstreams bench async --peer parallel-consumer`: `map_values_async` in key order, one partition, one instance, exactly once
+with a commit every 100 ms; each result is in the output exactly once, or the run is an error. From the first call to the end of the last.
+*Of ideal*: a machine on which nothing costs anything. *Event loop alone*: asyncio with neither order nor Kafka, timers of
+1 ms. *Table*: parallel-consumer's own, random waits between 0 and 5 ms. The peer (on the JVM, at least once, no
+output) has as many threads.""",
     ),
     "restore": (
         "Restore",
@@ -176,26 +147,26 @@ JVM, at least once, no output) has as many threads.""",
     ),
     "memory": (
         "Memory over time",
-        """`./kstreams bench memory`: an application over uniform keys at an even pace, exactly once; each process's memory once per
-second after a warm-up. Value: the slope of the line fitted to the samples of *private* memory (without file pages, so
-without those of memory-mapped stores), over the whole and over the second half of the time. `peak rss` is all resident memory. A Java
-heap grows until it is collected.""",
+        """`./kstreams bench memory`: a count over 100,000 keys at 20,000 records/s, exactly once; each process's memory once a second.
+Value: the slope of the line fitted to *private* memory (without file pages, so without memory-mapped stores), over
+the whole and the second half of the time. A Java heap grows until it is collected.""",
     ),
     "state-growth": (
         "Growth of state",
-        """`./kstreams bench state-growth`: a count under exactly once over uniform keys, measured once every key is in the store
-and a warm-up is over. *Worker private*: memory of the largest worker, without file pages such as those of the memory-mapped store,
-which the system reclaims when it needs them; *peak rss* is all resident memory, including the broker (the peer's: its JVM alone). The
-peer runs as above; its clock starts after the same number of records.
-*kill -9 to ready*: all workers are killed at once while 20,000 records per second arrive, until every instance runs again;
-`restored` is the number of changelog records that they read; if it reaches an instance's share of the keys, its store was deleted, and the
-benchmark fails.
-*Peer ratio*: the peer's *largest to smallest*; the target is that ours is below it. *Kafka clients alone* (`--clients`): as many processes
-as instances send two records for each one read, in transactions of the same interval, and do nothing else; *times smallest*: their
-cost relative to a count of the fewest keys.""",
+        """`./kstreams bench state-growth`: a count under exactly once over uniform keys, measured once every key is in the store.
+*Worker private*: memory of the largest worker without file pages such as those of the memory-mapped store, which the system reclaims;
+*peak rss*: all resident memory, the broker's too (the peer's: its JVM alone). *kill -9 to ready*: all workers are killed at once while
+20,000 records per second arrive, until every instance runs again; `restored`: changelog records that they read. *Of peer*: our time
+per record relative to the peer's. *Kafka clients alone* (`--clients`): they send two records for each one read and do nothing else.""",
     ),
 }
 _SKIPPED = ("bench", "case", "value", "unit")
+_SPREAD = ("min", "max")
+_ONLY_IN_THE_LINES = frozenset(
+    "samples sent processed workload pace pool seconds sizes server_cores load_cores queries_per_s refused changes epoch_ms".split()
+    + [f"{process}_{what}" for process in ("driver", "jvm", "workers", "broker") for what in ("cpu_seconds", "mb")]
+)
+"""Fields that the tables leave out."""
 _NOTE = {"bench", "note"}
 _NEXMARK_MEAN = 2.2
 _JUDGED = ("target", "met")
@@ -256,24 +227,38 @@ def render(measured: Iterable[Line]) -> str:
         section.cases[line["case"]] = {name: value for name, value in line.items() if name not in _JUDGED} | judged(line)
         if machine is not None:
             section.machines[line["case"]] = machine
-    parts = [TITLE, _INTRODUCTION]
+    names = {where: f"Machine {chr(ord('A') + number)}" for number, where in enumerate(_distinct_machines(sections))}
+    parts = [TITLE, _INTRODUCTION, "\n".join(f"- {name}: {where}." for where, name in names.items())]
     for bench in [*(name for name in _METHODS if name in sections), *(name for name in sections if name not in _METHODS)]:
         title, method = _METHODS.get(bench, (bench, ""))
         section = sections[bench]
-        machines = _machines(section.machines.values())
+        machines = _measured(section.machines.values(), names)
         table = _TABLES.get(bench, _table)(section.cases) if section.cases else ""
         parts += [text for text in (f"## {title}", method, machines, table, *section.notes) if text]
     return "\n\n".join(parts) + "\n"
 
 
-def _machines(machines: Iterable[Line]) -> str:
-    """Return the machines of a section, each with the times at which commands began on it."""
-    times: dict[str, dict[str, None]] = defaultdict(dict)
+def _distinct_machines(sections: Mapping[str, _Section]) -> dict[str, None]:
+    return dict.fromkeys(_machine(line) for section in sections.values() for line in section.machines.values())
+
+
+def _machine(line: Line) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in line.get("versions", {}).items())
+    return f"{line['case']}, {line['value']} cores, {line['memory_gb']} GB, {line['system']}" + (f"; {versions}" if versions else "")
+
+
+def _measured(machines: Iterable[Line], names: Mapping[str, str]) -> str:
+    """Return the machines of a section by name, each with the days of the measurements and the load before them."""
+    by_machine: dict[str, list[Line]] = defaultdict(list)
     for line in machines:
-        versions = ", ".join(f"{name} {version}" for name, version in line.get("versions", {}).items())
-        where = f"{line['case']}, {line['value']} cores, {line['memory_gb']} GB, {line['system']}" + (f"; {versions}" if versions else "")
-        times[where][line["at"] + (f" (load {line['load'][0]:.2f})" if "load" in line else "")] = None
-    return "  \n".join(f"Measured {', '.join(when)}: {where}." for where, when in times.items())
+        by_machine[names[_machine(line)]].append(line)
+    texts = []
+    for name, lines in by_machine.items():
+        days = sorted({line["at"][:10] for line in lines})
+        loads = sorted({f"{line['load'][0]:.2f}" for line in lines if "load" in line}, key=float)
+        load = f", load {' to '.join(dict.fromkeys((loads[0], loads[-1])))}" if loads else ""
+        texts.append(f"{name}, {', '.join(days)}{load}")
+    return f"Measured: {'; '.join(texts)}." if texts else ""
 
 
 def _comparison(cases: Mapping[str, Line]) -> str:
@@ -316,38 +301,119 @@ def _nexmark(cases: Mapping[str, Line]) -> str:
 
 
 def _queries(cases: Mapping[str, Line]) -> str:
-    """Return a table of queries: this package / the peer in each column."""
+    """Return a table of queries: this package / the peer in each column; of other formats only the ratio."""
+    formats = [format for format in FORMATS if any(case.endswith(f" {format}{_RATIO}") for case in cases)]
     rows = []
     for case, line in cases.items():
-        if case.endswith((_RATIO, _PEER)):
+        if case.endswith((_RATIO, _PEER, *FORMATS)):
             continue
         peer, ratio = cases.get(case + _PEER, {}), cases.get(case + _RATIO, {})
         pairs = [
             " / ".join(_number(found[name]) for found in (line, peer) if found.get(name) is not None)
-            for name in ("value", "per_core_second", "peak_rss_mb", "state_mb")
+            for name in ("value", "peak_rss_mb", "state_mb")
         ]
-        verdict = [_verdict(ratio.get("same_output")), ratio.get("target", ""), _verdict(ratio.get("met"))]
-        rows.append([f"{case}: {line['what']}", _number(line["records"]), pairs[0], ratio.get("value", ""), *verdict, *pairs[1:]])
-    head = ["query", "records", "records/s", "ratio", "same output", "target", "met", "per core-second", "peak MB", "state MB"]
-    return _markdown(head, rows)
+        others = [_graded(cases.get(f"{case} {format}{_RATIO}", {})) for format in formats]
+        rows.append([f"{case}: {line['what']}", _number(line["records"]), pairs[0], _graded(ratio), *pairs[1:], *others])
+    table = _markdown(["query", "records", "records/s", "ratio", "peak MB", "state MB", *(f"ratio, {format}" for format in formats)], rows)
+    targets = dict.fromkeys(line["target"] for line in cases.values() if "target" in line)
+    return table + (f"\n\nTargets of the ratios: {' or '.join(targets)}; a ratio that misses its own is marked." if targets else "")
+
+
+def _graded(ratio: Line) -> str:
+    """Return a ratio; different outputs and a missed target are in capitals."""
+    if not ratio:
+        return ""
+    same = " NO: other output" if ratio.get("same_output") is False else ""
+    return f"{ratio['value']:.2f}{same}" + (f" NO: {ratio['target']}" if ratio.get("met") is False else "")
+
+
+def _loads_held(cases: Mapping[str, Line]) -> str:
+    """Return a table of the loads that were held; the loads that were tried, if none was."""
+    held = {case.removesuffix(" load held"): line for case, line in cases.items() if case.endswith(" load held")}
+    if not held:
+        return _table(cases)
+    rows = []
+    for query, line in held.items():
+        peer, ratio = (cases.get(f"{query} load held{suffix}", {}) for suffix in (_PEER, _RATIO))
+        values = [_number(found.get("value", "")) for found in (line, peer, ratio)]
+        rows.append([query, *values, _next_load(line), _next_load(peer)])
+    return _markdown(["query", "ours", "Kafka Streams", "ratio", "next, ours", "next, Kafka Streams"], rows)
+
+
+def _next_load(line: Line) -> str:
+    return f"{_number(line['not_held'])} ({line['limited_by']})" if "not_held" in line else ""
+
+
+def _python_peers(cases: Mapping[str, Line]) -> str:
+    """Return a table with a row for each workload and a column for each system and guarantee."""
+    by_workload: dict[str, dict[str, Line]] = defaultdict(dict)
+    for case, line in cases.items():
+        workload, _, system = case.partition(" ")
+        by_workload[workload][system] = line
+    systems = [name for name in dict.fromkeys(name for lines in by_workload.values() for name in lines) if name != "ratio"]
+    rows = []
+    for workload, lines in by_workload.items():
+        ratio = lines.get("ratio", {})
+        values = [_number(lines[name]["value"]) if name in lines else "" for name in systems]
+        rows.append([workload, *values, _number(ratio.get("value", "")), _target(ratio)])
+    return _markdown(["workload", *(" ".join(reversed(name.split(" "))) for name in systems), "ratio", "target"], rows)
 
 
 def _with_spread(line: Line) -> str:
-    if line.get("runs", 1) < 2:
+    if line.get("runs", 1) < 2 or "min" not in line:
         return _number(line["value"])
     return f"{_number(line['value'])} ({_number(line['min'])}-{_number(line['max'])})"
 
 
 def _table(cases: Mapping[str, Line]) -> str:
-    """Return a table: case, value, unit, target and verdict if any line has them, and all other fields that any line has."""
+    """Return a table: case, value, target and verdict if any line has them, the fields that all lines have, and the others as details.
+
+    A field that is the same in every row to which it applies stands once, above the table; one that the case names is left out.
+    """
     lines = list(cases.values())
-    judged_first = [name for name in _JUDGED if any(name in line for line in lines)]
-    names = dict.fromkeys([*judged_first, *(name for line in lines for name in line if name not in _SKIPPED)])
-    rows = [[line["case"], _number(line["value"]), line["unit"], *(_value(name, line.get(name, "")) for name in names)] for line in lines]
-    return _markdown(["case", "value", "unit", *(name.replace("_", " ") for name in names)], rows)
+    names = dict.fromkeys(name for line in lines for name in line if name not in _ONLY_IN_THE_LINES and not _in_the_value(name, line))
+    common = {name: value for name in names if (value := _same_everywhere(name, lines)) is not None}
+    columns = [name for name in names if name not in common and all(name in line for line in lines)]
+    details = [name for name in names if name not in common and name not in columns]
+    with_target, with_details = any("target" in line for line in lines), any(name in line for line in lines for name in details)
+    rows = []
+    for line in lines:
+        row = [line["case"], f"{_with_spread(line)} {line['unit']}", *([_target(line)] if with_target else [])]
+        row += [_value(name, line[name]) for name in columns]
+        if with_details:
+            row.append(_named(details, line))
+        rows.append(row)
+    head = ["case", "value", *(["target"] if with_target else []), *(name.replace("_", " ") for name in columns)]
+    above = f"The same in all rows: {_named(common, common)}.\n\n" if common else ""
+    return above + _markdown([*head, *(["details"] if with_details else [])], rows)
 
 
-_TABLES: Mapping[str, Callable[[Mapping[str, Line]], str]] = {"throughput": _comparison, "nexmark": _nexmark, "theodolite": _queries}
+def _in_the_value(name: str, line: Line) -> bool:
+    return name in (*_SKIPPED, *_JUDGED) or (name in _SPREAD and all(bound in line for bound in _SPREAD))
+
+
+def _same_everywhere(name: str, lines: Sequence[Line]) -> Any:
+    """Return the field's value if most lines have the field, several of them, and all with this value; else None."""
+    values = [line[name] for line in lines if name in line]
+    return values[0] if len(values) > max(1, len(lines) / 2) and all(value == values[0] for value in values) else None
+
+
+def _named(names: Iterable[str], line: Line) -> str:
+    fields = ((name.replace("_", " "), _value(name, line[name])) for name in names if name in line)
+    return ", ".join(f"{name} {value}" for name, value in fields if f"{value} {name}" not in line.get("case", ""))
+
+
+def _target(line: Line) -> str:
+    return f"{line['target']}: {_verdict(line.get('met'))}" if "target" in line else ""
+
+
+_TABLES: Mapping[str, Callable[[Mapping[str, Line]], str]] = {
+    "throughput": _comparison,
+    "nexmark": _nexmark,
+    "theodolite": _queries,
+    "lag-trend": _loads_held,
+    "python-peers": _python_peers,
+}
 
 
 def _value(name: str, value: Any) -> str:
