@@ -286,6 +286,7 @@ class SmallDeployment:
                 committer=SimpleNamespace(refresh_soon=lambda: None),
                 counters=SimpleNamespace(created=0),
                 take_over=TakeOver(),
+                call_runner=None,
             )
             with ExitStack() as undo:
                 environments, logs = own_stores(instance, specs, undo, token, self._spares, lambda: True)
