@@ -39,5 +39,5 @@ def test_pause_resume_and_stop_print_the_state_that_was_reached(shell: Interacti
 
 def test_a_removal_is_listed_first(shell: InteractiveShell) -> None:  # noqa: F811
     run(shell, "%topo_stop app")
-    result, _ = run(shell, "%topo_remove app")
+    result, _ = run(shell, "%topo_remove app --dry-run")
     assert result.success and "app-totals-changelog" in repr(result.result)
