@@ -24,6 +24,7 @@ from kstreams_repl.serving.client import (
 from kstreams_repl.serving.client import (
     connect_async as connect_async,
 )
+from kstreams_repl.serving.client_requests import RemoteResult as RemoteResult
 from kstreams_repl.serving.position import (
     Position as Position,
 )

@@ -10,7 +10,7 @@ import os
 import ssl
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
-from typing import Any
+from typing import Any, Unpack
 
 import httpx
 
@@ -32,7 +32,7 @@ from kstreams_repl.serving.client_requests import (
     token_of,
     unreachable,
 )
-from kstreams_repl.serving.read import Read
+from kstreams_repl.serving.read import Read, ReadOptions
 from kstreams_repl.serving.remote_errors import error_of
 from kstreams_repl.serving.rows import pair, value_of
 from kstreams_repl.serving.wire import from_wire
@@ -54,7 +54,7 @@ class QueryClient(ClientRequests):
         super().__init__(url, token, timeout, trusted=trusted)
         self._web = httpx.Client(timeout=timeout, verify=verify, trust_env=False)
 
-    def get(self, store: str, key: Any, **options: Any) -> Any:
+    def get(self, store: str, key: Any, **options: Unpack[ReadOptions]) -> Any:
         """Return the value of a key, with its time if the store has it (`ValueAndTimestamp`, `VersionedRecord`); None when there is none.
 
         Args:
@@ -70,7 +70,8 @@ class QueryClient(ClientRequests):
             >>> state.get("counts", "UA")     # doctest: +SKIP
             ValueAndTimestamp(value=58665, timestamp=1388535540000)
         """
-        return self.query("get", store, key, has_key=True, **options).value
+        options["has_key"] = True
+        return self.query("get", store, key, **options).value
 
     def get_many(self, store: str, keys: Iterable[Any], *, stale: bool = False) -> dict[Any, Any]:
         """Return the values of many keys, without those that are absent.
@@ -102,7 +103,7 @@ class QueryClient(ClientRequests):
         reads = reads_of_many(store, keys, stale, partition)
         return [self._result(self._ask(lambda turn, read=read: self._route(read, turn))) for read in reads]
 
-    def query(self, kind: str, store: str, key: Any = None, **options: Any) -> RemoteResult:
+    def query(self, kind: str, store: str, key: Any = None, **options: Unpack[ReadOptions]) -> RemoteResult:
         """Return one page of an answer, with its position.
 
         Args:
@@ -120,7 +121,7 @@ class QueryClient(ClientRequests):
             self._refresh()
         return self._result(self._ask(lambda turn: self._route(read, turn)))
 
-    def rows(self, kind: str, store: str, key: Any = None, **options: Any) -> Iterator[tuple[Any, Any]]:
+    def rows(self, kind: str, store: str, key: Any = None, **options: Unpack[ReadOptions]) -> Iterator[tuple[Any, Any]]:
         """Iterate over all rows of a read, page by page: (key, value), keys of windows and sessions as `Windowed`.
 
         Args:
@@ -131,25 +132,8 @@ class QueryClient(ClientRequests):
         """
         read: Read | None = self._read(kind, store, key, **options)
         while read is not None:
-            page, read = self.page(read)
+            page, read = page_of(self, read)
             yield from map(pair, page.rows)
-
-    def page(self, read: Read, *, seconds: float | None = None) -> tuple[RemoteResult, Read | None]:
-        """Return one page of an answer, and the read of the next page; None after the last.
-
-        Args:
-            read: what is asked.
-            seconds: time for one attempt, by the first server; None: as often as `timeout` allows.
-
-        Example:
-            >>> page, after = state.page(Read("range", "counts"))     # doctest: +SKIP
-        """
-        if seconds is None:
-            response = self._ask(lambda turn: self._route(read, turn))
-        else:
-            response = self._once(self._route(read, 1), seconds)
-        following = response.json()["next_page"]
-        return self._result(response), None if following is None else next_read(read, following)
 
     def sql(self, query: str) -> list[dict[str, Any]]:
         """Return the rows of one SELECT over the stores.
@@ -251,6 +235,20 @@ class QueryClient(ClientRequests):
         return response
 
 
+def page_of(client: QueryClient, read: Read, *, timeout: float | None = None) -> tuple[RemoteResult, Read | None]:
+    """Return one page of an answer, and the read of the next page; None after the last.
+
+    Args:
+        timeout: seconds for one attempt, by the first server; None: as often as the client's timeout allows.
+    """
+    if timeout is None:
+        response = client._ask(lambda turn: client._route(read, turn))
+    else:
+        response = client._once(client._route(read, 1), timeout)
+    following = response.json()["next_page"]
+    return client._result(response), None if following is None else next_read(read, following)
+
+
 class AsyncQueryClient(ClientRequests):
     """An asynchronous client; close it, or use it as a context manager. The calls are those of `QueryClient`.
 
@@ -263,7 +261,7 @@ class AsyncQueryClient(ClientRequests):
         super().__init__(url, token, timeout)
         self._web = httpx.AsyncClient(timeout=timeout, verify=verify, trust_env=False)
 
-    async def get(self, store: str, key: Any, **options: Any) -> Any:
+    async def get(self, store: str, key: Any, **options: Unpack[ReadOptions]) -> Any:
         """Return the value of a key; None when there is none.
 
         Args:
@@ -272,7 +270,8 @@ class AsyncQueryClient(ClientRequests):
         Example:
             >>> await state.get("counts", "UA")     # doctest: +SKIP
         """
-        return (await self.query("get", store, key, has_key=True, **options)).value
+        options["has_key"] = True
+        return (await self.query("get", store, key, **options)).value
 
     async def get_many(self, store: str, keys: Iterable[Any], *, stale: bool = False) -> dict[Any, Any]:
         """Return the values of many keys, without those that are absent.
@@ -289,7 +288,7 @@ class AsyncQueryClient(ClientRequests):
             found |= {row["key"]: value_of(row) for row in answer.rows}
         return found
 
-    async def query(self, kind: str, store: str, key: Any = None, **options: Any) -> RemoteResult:
+    async def query(self, kind: str, store: str, key: Any = None, **options: Unpack[ReadOptions]) -> RemoteResult:
         """Return one page of an answer, with its position.
 
         Args:
@@ -304,7 +303,7 @@ class AsyncQueryClient(ClientRequests):
             self._learn(*[plain_of(await self._ask(lambda turn, ask=ask: ask)) for ask in asks])
         return self._result(await self._ask(lambda turn: self._route(read, turn)))
 
-    async def rows(self, kind: str, store: str, key: Any = None, **options: Any) -> AsyncIterator[tuple[Any, Any]]:
+    async def rows(self, kind: str, store: str, key: Any = None, **options: Unpack[ReadOptions]) -> AsyncIterator[tuple[Any, Any]]:
         """Iterate over all rows of a read, page by page.
 
         Args:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 from urllib.parse import urlsplit
 
 import httpx
@@ -22,11 +22,11 @@ from kstreams_repl.engine import serdes
 from kstreams_repl.engine.partitioning import partition_for_key
 from kstreams_repl.host.query_tokens import signature
 from kstreams_repl.serving.position import Position
-from kstreams_repl.serving.read import Read
+from kstreams_repl.serving.read import Read, ReadOptions
 from kstreams_repl.serving.remote_errors import error_of
 from kstreams_repl.serving.rows import value_of
 from kstreams_repl.serving.wire import from_wire, position_from_wire
-from kstreams_repl.system.errors import ConfigError, KStreamsError, StateStoreNotAvailableError
+from kstreams_repl.system.errors import CallError, ConfigError, KStreamsError, StateStoreNotAvailableError
 from kstreams_repl.system.secrets import Secret
 
 FRESH_SECONDS = 5.0
@@ -142,9 +142,15 @@ class ClientRequests:
             tuple(plain.get("position_unknown", ())),
         )
 
-    def _read(self, kind: str, store: str, key: Any = None, **options: Any) -> Read:
-        given = {name: value for name, value in options.items() if value is not None}
-        return Read(kind, store, key, given.pop("has_key", False), bound=given.pop("position", None), **given)
+    def _read(self, kind: str, store: str, key: Any = None, **options: Unpack[ReadOptions]) -> Read:
+        given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+        unknown = given.keys() - ReadOptions.__annotations__.keys()
+        if unknown:
+            raise CallError(
+                f"{kind} of {store}: unknown option {', '.join(sorted(unknown))}",
+                hint=f"the options are {', '.join(ReadOptions.__annotations__)}",
+            )
+        return Read(kind, store, key, bound=given.pop("position", None), **given)
 
 
 def plain_of(response: httpx.Response) -> Any:

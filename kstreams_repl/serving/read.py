@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 from urllib.parse import quote, urlencode
 
 from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
@@ -24,6 +24,25 @@ ROWS = frozenset({"range", "prefix", "windows", "sessions", "versions"})
 """Kinds of reads that return rows; the others return a value."""
 BY_TIME = frozenset({"windows", "sessions", "versions"})
 LONGEST = 2**63 - 1
+
+
+class ReadOptions(TypedDict, total=False):
+    """What a client may say of a read besides kind, store and key: fields of `Read`, with `position` for `bound`."""
+
+    has_key: bool
+    low: Any
+    high: Any
+    prefix: Any
+    time_from: int | None
+    time_to: int | None
+    as_of: int | None
+    reverse: bool
+    partition: int | None
+    limit: int
+    position: Position | None
+    wait: float
+    stale: bool
+    max_lag: int | None
 
 
 class Read(NamedTuple):

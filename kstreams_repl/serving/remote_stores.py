@@ -170,7 +170,9 @@ class RemotePart:
         return [values.get(key) for key in read.keys]
 
     def _page(self, read: Read) -> tuple[list[dict[str, Any]], Read | None]:
-        page, following = self._stores.call(lambda client: client.page(read, seconds=self._seconds))
+        from kstreams_repl.serving.client import page_of  # its library is an extra of those who ask servers
+
+        page, following = self._stores.call(lambda client: page_of(client, read, timeout=self._seconds))
         self.position = self.position.merge(page.position)
         return page.rows, following
 

@@ -18,7 +18,7 @@ MODULES = (
     *doors("kstreams_repl"), "kstreams_repl.engine.dsl.timestamps", "kstreams_repl.test_driver.tables", "kstreams_repl.engine.serdes",
 )  # fmt: skip
 
-UNWALKED = {"AsyncQueryClient", "QueryClient", "StandaloneCluster", "connect_async", "open_state"}
+UNWALKED = {"StandaloneCluster", "connect_async", "open_state"}
 """Names of other processes' tools, which take what a server or a cluster gives."""
 
 

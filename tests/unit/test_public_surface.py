@@ -33,8 +33,9 @@ EXPECTED = {
     """,
     "kstreams_repl.queries": """
         AsyncQueryClient FailureReason HostInfo KeyQuery KeyQueryMetadata KeysQuery LagInfo MultiVersionedKeyQuery Position PositionBound
-        Query QueryClient QueryResult QueryServer QueryableStoreType QueryableStoreTypes RangeQuery ResultOrder StateQueryRequest
-        StateQueryResult StoreQueryParameters StoreView StreamsMetadata TimestampedKeyQuery TimestampedRangeQuery VersionedKeyQuery
+        Query QueryClient QueryResult QueryServer QueryableStoreType QueryableStoreTypes RangeQuery RemoteResult ResultOrder
+        StateQueryRequest StateQueryResult StoreQueryParameters StoreView StreamsMetadata
+        TimestampedKeyQuery TimestampedRangeQuery VersionedKeyQuery
         VersionedRangeQuery WindowKeyQuery WindowRangeQuery connect connect_async open_state
     """,
     "kstreams_repl.reports": """

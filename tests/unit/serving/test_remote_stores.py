@@ -9,6 +9,7 @@ import pytest
 
 import kstreams_repl as ks
 from kstreams_repl.engine.partitioning import partition_for_key
+from kstreams_repl.serving import client as serving_client
 from kstreams_repl.serving.queryable_state import QueryableState
 from kstreams_repl.serving.remote_state import RemoteState
 from kstreams_repl.serving.remote_stores import RemoteStores
@@ -94,8 +95,8 @@ def test_each_read_of_a_typed_handle_is_that_of_one_host(both: Both, store: str,
 
 def test_rows_come_in_pages_and_the_key_of_the_next_is_known(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
-    page = both.client.page
-    monkeypatch.setattr(both.client, "page", lambda read, **more: asked.append(read) or page(read, **more))
+    page_of = serving_client.page_of
+    monkeypatch.setattr(serving_client, "page_of", lambda of, read, **more: asked.append(read) or page_of(of, read, **more))
     store = both.remote.store("windows", TYPES.window_store())
     monkeypatch.setattr("kstreams_repl.serving.remote_stores.PAGE_ROWS", 50)
     with store.all() as rows:
