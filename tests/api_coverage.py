@@ -20,7 +20,7 @@ import importlib
 import inspect
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -163,12 +163,16 @@ def page() -> str:
     for what, group in (("classes", classes), ("methods and constants", members), ("configuration keys", settings)):
         count = Counter(each.kind for each in group)
         lines.append(f"| {what} | {count[SAME]} | {count[OTHER]} | {count[LEFT_OUT]} | {len(group)} |")
+    own = {cls: [each for each in members if each.name.startswith(f"{cls.name}.")] for cls in classes}
+    detailed = [cls for cls in classes if cls.kind == SAME or list(grouped(own[cls], cls))]
     lines += ["", "## Classes", "", "| Kafka Streams | here |", "|---|---|"]
-    for cls in classes:
-        own = [each for each in members if each.name.startswith(f"{cls.name}.")]
-        lines.append(f"| `{shown(cls.name)}` | {cell(cls)}{'<br>' if own else ''}{'<br>'.join(grouped(own, cls))} |")
-    lines += ["", "## Configuration keys", "", "| key | here |", "|---|---|"]
-    lines += [f"| `{each.name}` | {cell(each)} |" for each in settings]
+    for cls in detailed:
+        lines.append(f"| `{shown(cls.name)}` | {'<br>'.join([cell(cls), *grouped(own[cls], cls)])} |")
+    lines += ["", "## Classes with one answer, all their members included", "", "| Kafka Streams | here |", "|---|---|"]
+    lines += by_answer([cls for cls in classes if cls not in detailed])
+    lines += ["", "## Configuration keys", "", "The same key: " + names([each for each in settings if each.kind == SAME]) + "."]
+    lines += ["", "| key | here |", "|---|---|"]
+    lines += by_answer([each for each in settings if each.kind != SAME])
     return "\n".join(lines) + "\n"
 
 
@@ -181,7 +185,18 @@ def shown(name: str) -> str:
 
 
 def cell(each: Entry) -> str:
-    return f"{each.kind}: {target(each)}"
+    return f"left out: {target(each)}" if each.kind == LEFT_OUT else target(each)
+
+
+def names(of: Iterable[Entry]) -> str:
+    return ", ".join(f"`{shown(each.name)}`" for each in of)
+
+
+def by_answer(of: Iterable[Entry]) -> Iterator[str]:
+    """A row for each answer."""
+    found = list(of)
+    for answer in dict.fromkeys(cell(each) for each in found):
+        yield f"| {names(each for each in found if cell(each) == answer)} | {answer} |"
 
 
 def target(each: Entry) -> str:
@@ -189,17 +204,20 @@ def target(each: Entry) -> str:
 
 
 def grouped(own: list[Entry], cls: Entry) -> Iterator[str]:
-    """Members of one class: the same ones in a row, those left out for the same reason in a row, the others one by one."""
+    """Members of one class, those with the same answer in a row; not those that have the answer of the class."""
     name = {each: each.name.removeprefix(f"{cls.name}.") for each in own}
+
+    def row(members: Iterable[Entry]) -> str:
+        return ", ".join(f"`{name[each]}`" for each in members)
+
     if same := [each for each in own if each.kind == SAME]:
-        yield f"the same: {', '.join(f'`{name[each]}`' for each in same)}"
-    for each in own:
-        if each.kind == OTHER:
-            if each.here != cls.here:
-                yield f"`{name[each]}` → {target(each)}"
-    for reason in dict.fromkeys(each.here for each in own if each.kind == LEFT_OUT):
-        row = ", ".join(f"`{name[each]}`" for each in own if each.kind == LEFT_OUT and each.here == reason)
-        yield f"left out: {row}" + ("" if reason == cls.here and cls.kind == LEFT_OUT else f" ({reason})")
+        yield f"the same: {row(same)}"
+    others = [each for each in own if each.kind == OTHER and each.here != cls.here]
+    for answer in dict.fromkeys(target(each) for each in others):
+        yield f"{row(each for each in others if target(each) == answer)} → {answer}"
+    left_out = [each for each in own if each.kind == LEFT_OUT and (cls.kind, cls.here) != (LEFT_OUT, each.here)]
+    for reason in dict.fromkeys(each.here for each in left_out):
+        yield f"left out: {row(each for each in left_out if each.here == reason)} ({reason})"
 
 
 if __name__ == "__main__":
