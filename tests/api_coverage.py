@@ -164,12 +164,15 @@ def page() -> str:
         count = Counter(each.kind for each in group)
         lines.append(f"| {what} | {count[SAME]} | {count[OTHER]} | {count[LEFT_OUT]} | {len(group)} |")
     own = {cls: [each for each in members if each.name.startswith(f"{cls.name}.")] for cls in classes}
-    detailed = [cls for cls in classes if cls.kind == SAME or list(grouped(own[cls], cls))]
-    lines += ["", "## Classes", "", "| Kafka Streams | here |", "|---|---|"]
+    detailed = [cls for cls in classes if own[cls] and list(grouped(own[cls], cls))]
+    alike = [cls for cls in classes if cls not in detailed and (cls.kind == SAME or any(each.kind == SAME for each in own[cls]))]
+    lines += ["", "## Classes with the same members", "", ", ".join(both(cls) for cls in alike) + "."]
+    lines += ["", "## Classes with other members", "", "Members that a row does not name have the same name here.", ""]
+    lines += ["| Kafka Streams | here |", "|---|---|"]
     for cls in detailed:
         lines.append(f"| `{shown(cls.name)}` | {'<br>'.join([cell(cls), *grouped(own[cls], cls)])} |")
     lines += ["", "## Classes with one answer, all their members included", "", "| Kafka Streams | here |", "|---|---|"]
-    lines += by_answer([cls for cls in classes if cls not in detailed])
+    lines += by_answer([cls for cls in classes if cls not in detailed and cls not in alike])
     lines += ["", "## Configuration keys", "", "The same key: " + names([each for each in settings if each.kind == SAME]) + "."]
     lines += ["", "| key | here |", "|---|---|"]
     lines += by_answer([each for each in settings if each.kind != SAME])
@@ -192,6 +195,11 @@ def names(of: Iterable[Entry]) -> str:
     return ", ".join(f"`{shown(each.name)}`" for each in of)
 
 
+def both(cls: Entry) -> str:
+    """The class, and where it stands unless that is its own name."""
+    return names([cls]) if cls.here == bare(cls.name) else f"{names([cls])} ({target(cls)})"
+
+
 def by_answer(of: Iterable[Entry]) -> Iterator[str]:
     """A row for each answer."""
     found = list(of)
@@ -204,15 +212,13 @@ def target(each: Entry) -> str:
 
 
 def grouped(own: list[Entry], cls: Entry) -> Iterator[str]:
-    """Members of one class, those with the same answer in a row; not those that have the answer of the class."""
+    """Members of one class that have another name or none, those with the same answer in a row; not those with the answer of the class."""
     name = {each: each.name.removeprefix(f"{cls.name}.") for each in own}
 
     def row(members: Iterable[Entry]) -> str:
         return ", ".join(f"`{name[each]}`" for each in members)
 
-    if same := [each for each in own if each.kind == SAME]:
-        yield f"the same: {row(same)}"
-    others = [each for each in own if each.kind == OTHER and each.here != cls.here]
+    others = [each for each in own if each.kind == OTHER and (each.here != cls.here or any(member.kind == SAME for member in own))]
     for answer in dict.fromkeys(target(each) for each in others):
         yield f"{row(each for each in others if target(each) == answer)} → {answer}"
     left_out = [each for each in own if each.kind == LEFT_OUT and (cls.kind, cls.here) != (LEFT_OUT, each.here)]
