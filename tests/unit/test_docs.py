@@ -57,6 +57,12 @@ def test_a_table_of_results_stands_below_the_statement_that_computes_it(page: Pa
     assert not [block for block in blocks if re.search(r"^ *─+(  ─+)* *$", block, re.MULTILINE) and ">>> " not in block]
 
 
+@pytest.mark.parametrize("page", [*PAGES, DOCS.parent / "README.md"], ids=lambda page: str(page.name))
+def test_a_code_block_of_a_page_fits_its_width(page: Path) -> None:
+    blocks = re.findall(r"^```.*\n([\s\S]*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert not [line for block in blocks for line in block.splitlines() if len(line) > 88]
+
+
 @pytest.mark.parametrize("module", modules_with_examples())
 def test_the_examples_of_a_module_run(module: str) -> None:
     loaded = importlib.import_module(module)

@@ -26,8 +26,9 @@ _RATIO, _PEER = " ratio", " kafka-streams"
 _INTRODUCTION = """Each command below prints one JSON line per measurement. This page renders the lines of `docs/measurements/`, which
 have more fields (processor time, lag, percentiles) than the tables show.
 
-    ./kstreams bench throughput --peer kafka-streams > docs/measurements/throughput.jsonl
-    ./kstreams bench report docs/measurements/*.jsonl --output docs/reference/benchmarks.md
+    ./kstreams bench NAME --peer kafka-streams > docs/measurements/NAME.jsonl
+    ./kstreams bench report docs/measurements/*.jsonl \\
+        --output docs/reference/benchmarks.md
 
 Compare only within a table: broker, Spark, workers and the process that sends or reads share two cores. *Load*: the machine's
 one-minute load before the command began. *(min-max)*: of the runs, whose median is the value. *Target*: the bound for the value in
