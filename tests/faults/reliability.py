@@ -1,6 +1,7 @@
 """Results of fault tests: each test notes its figures; ``python -m tests.faults.reliability`` updates docs/reference/reliability.md.
 
-Results are appended to the file that ``KSTREAMS_RELIABILITY`` names, one JSON line each; without it none is written.
+Results are appended to the file that ``KSTREAMS_RELIABILITY`` names, one JSON line each; without it none is written. The last result of
+each fault is kept in ``reliability.jsonl``, from which the page is rendered.
 """
 
 from __future__ import annotations
@@ -8,13 +9,14 @@ from __future__ import annotations
 import datetime
 import json
 import os
-import re
 import sys
+from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 VARIABLE = "KSTREAMS_RELIABILITY"
-_ROW = re.compile(r"\| (R\d+) \| ([^|;]*)((?:;[^|]*)?) \| (\d+) \| (\d+) \| ([\d-]+) \| ([\d.]+) \|")
+KEPT = Path(__file__).with_suffix(".jsonl")
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "reliability.md"
 
 _HEAD = """\
@@ -25,6 +27,7 @@ last run of each. R1 … are the rows of the fault table in the project's guaran
 effects, stores that differ from their changelog, and runs that had to be stopped. `./kstreams test` runs a sample of each fault,
 `./kstreams test --all` the full counts; a sample is listed only where there are no full counts. R25: each mutant in
 `tests/faults/mutants.py` removes one numbered step or rule of [the host](../design/010-host.md), and the simulation notices it.
+Faults with the same result share a row.
 
 """
 
@@ -53,37 +56,68 @@ def note(number: str, what: str, runs: int, violations: int, **more: Any) -> Non
         file.write(json.dumps(entry | {"more": more}) + "\n")
 
 
-def page(notes: list[dict[str, Any]], before: str = "") -> str:
-    """Return the text of the page: the last result of each fault.
-
-    Args:
-        before: the page so far; faults that were not injected again keep their row.
-    """
+def last_of_each(notes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the last result of each fault, in the order of the fault table; a sample only where there are no full counts."""
     last = {(entry["number"], entry["what"]): entry for entry in notes}
+    in_full = {number for number, what in last if "(sample)" not in what}
+    kept = [entry for (number, what), entry in last.items() if "(sample)" not in what or number not in in_full]
+    return sorted(kept, key=lambda entry: (int(entry["number"][1:]), entry["what"]))
+
+
+def page(notes: Iterable[dict[str, Any]]) -> str:
+    """Return the text of the page: the last result of each fault, of the same kind and result in one row."""
+    alike: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
+    for entry in last_of_each(notes):
+        alike[entry["number"], kind(entry["what"]), entry["runs"], entry["violations"], details(entry)].append(entry)
     rows = ["| # | fault | runs | violations | date | load |", "|---|---|---|---|---|---|"]
-    rows_before = [found.groups() for found in map(_ROW.match, before.splitlines()) if found]
-    unchanged = [
-        {"number": number, "what": what, "runs": runs, "violations": violations, "date": date, "load": load, "more": {}, "details": more}
-        for number, what, more, runs, violations, date, load in rows_before
-        if (number, what) not in last
-    ]
-    entries = sorted([*last.values(), *unchanged], key=lambda entry: (int(entry["number"][1:]), entry["what"]))
-    in_full = {entry["number"] for entry in entries if "(sample)" not in entry["what"]}
-    for entry in entries:
-        if "(sample)" in entry["what"] and entry["number"] in in_full:
-            continue
-        details = entry.get("details") or "".join(f"; {name.replace('_', ' ')} {value}" for name, value in entry["more"].items())
-        rows.append(
-            f"| {entry['number']} | {entry['what']}{details} | {entry['runs']} | {entry['violations']} | {entry['date']} |"
-            f" {entry['load']} |"
-        )
+    for (number, _, runs, violations, more), entries in alike.items():
+        each = " each" if len(entries) > 1 else ""
+        what = together([entry["what"] for entry in entries])
+        dates, loads = (span(entry[name] for entry in entries) for name in ("date", "load"))
+        rows.append(f"| {number} | {what}{more} | {runs}{each} | {violations} | {dates} | {loads} |")
     return _HEAD + "\n".join(rows) + "\n"
 
 
+def kind(what: str) -> str:
+    """What a fault shares with others of its kind: what stands before a colon, or its first two words."""
+    return what.partition(":")[0] if ":" in what else " ".join(what.split()[:2])
+
+
+def details(entry: dict[str, Any]) -> str:
+    """Return the further figures of a result."""
+    more = (f"{name.replace('_', ' ')} {value}" for name, value in entry.get("more", {}).items())
+    named = entry["details"] if "details" in entry else "; ".join(more)
+    return f"; {named}" if named else ""
+
+
+def together(texts: list[str]) -> str:
+    """Return one text for several that differ in one place."""
+    if len(texts) == 1:
+        return texts[0]
+    words = [text.split() for text in texts]
+    shortest = min(map(len, words))
+    before = next((place for place in range(shortest) if len({text[place] for text in words}) > 1), shortest)
+    after = next((place for place in range(shortest - before) if len({text[-1 - place] for text in words}) > 1), shortest - before)
+    middles = [" ".join(text[before : len(text) - after]) for text in words]
+    comma = "," if all(middle.endswith(",") for middle in middles) else ""
+    named = [middle.removesuffix(",") for middle in middles]
+    found = ", ".join(f"({middle})" if any("," in other for other in named) else middle for middle in named) + comma
+    return " ".join([*words[0][:before], found, *words[0][len(words[0]) - after :]])
+
+
+def span(values: Iterable[Any]) -> str:
+    found = sorted(set(values))
+    return str(found[0]) if len(found) == 1 else f"{found[0]} to {found[-1]}"
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
 def main(arguments: list[str]) -> int:
-    notes = [json.loads(line) for path in arguments for line in Path(path).read_text(encoding="utf-8").splitlines()]
-    before = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
-    PAGE.write_text(page(notes, before), encoding="utf-8")
+    kept = last_of_each([*read(KEPT), *(entry for path in arguments for entry in read(Path(path)))])
+    KEPT.write_text("".join(json.dumps(entry) + "\n" for entry in kept), encoding="utf-8")
+    PAGE.write_text(page(kept), encoding="utf-8")
     return 0
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import mutants
+from tests.faults import mutants, reliability
 from tests.faults.reliability import VARIABLE, note, page
 
 
@@ -23,15 +23,32 @@ def test_the_last_note_of_each_fault_is_on_the_page(tmp_path: Path, monkeypatch:
 
 
 def test_what_was_not_tried_again_stays_on_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reliability, "KEPT", tmp_path / "kept")
+    monkeypatch.setattr(reliability, "PAGE", tmp_path / "page")
     monkeypatch.setenv(VARIABLE, str(tmp_path / "notes"))
+    (tmp_path / "kept").touch()
     note("R10", "restores", 50, 0, longest_s=3)
     note("R2", "kills", 7, 0)
-    first = page([json.loads(line) for line in (tmp_path / "notes").read_text().splitlines()])
+    reliability.main([str(tmp_path / "notes")])
     (tmp_path / "notes").unlink()
     note("R2", "kills", 9, 1)
-    second = page([json.loads(line) for line in (tmp_path / "notes").read_text().splitlines()], first)
+    reliability.main([str(tmp_path / "notes")])
+    second = (tmp_path / "page").read_text()
     assert "| R10 | restores; longest s 3 | 50 | 0 |" in second
     assert "| R2 | kills | 9 | 1 |" in second and "| R2 | kills | 7 |" not in second
+
+
+def test_faults_with_the_same_result_share_a_row() -> None:
+    one = {"number": "R1", "runs": 40, "violations": 0, "date": "2026-01-02", "load": 3.5, "more": {}}
+    notes = [one | {"what": f"kill -9 at {place}, exactly once", "load": load} for place, load in (("F1", 3.5), ("F2", 4.0))]
+    assert "| R1 | kill -9 at F1, F2, exactly once | 40 each | 0 | 2026-01-02 | 3.5 to 4.0 |" in page(notes)
+    differing = page([notes[0], notes[1] | {"violations": 1}])
+    assert "| R1 | kill -9 at F1, exactly once | 40 | 0 |" in differing and "| R1 | kill -9 at F2, exactly once | 40 | 1 |" in differing
+
+
+def test_the_page_is_what_the_kept_results_say() -> None:
+    written = reliability.PAGE.read_text(encoding="utf-8")
+    assert written == page(reliability.read(reliability.KEPT)), "run python -m tests.faults.reliability"
 
 
 def test_the_page_names_the_file_of_the_mutants() -> None:
