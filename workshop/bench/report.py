@@ -162,6 +162,8 @@ per record relative to the peer's. *Kafka clients alone* (`--clients`): they sen
     ),
 }
 _SKIPPED = ("bench", "case", "value", "unit")
+_BESIDE = {_PEER: "Kafka Streams", " parallel-consumer": "parallel-consumer", " event loop alone": "event loop alone"}
+"""What a case's name ends with, and the column in which its value stands in the row of the case without it."""
 _SPREAD = ("min", "max")
 _ONLY_IN_THE_LINES = frozenset(
     "samples sent processed workload pace pool seconds sizes server_cores load_cores queries_per_s refused changes epoch_ms".split()
@@ -371,7 +373,10 @@ def _table(cases: Mapping[str, Line]) -> str:
 
     A field that is the same in every row to which it applies stands once, above the table; one that the case names is left out.
     """
-    lines = list(cases.values())
+    beside = {case: [case + suffix for suffix in _BESIDE if case + suffix in cases] for case in cases}
+    moved = {other for others in beside.values() for other in others}
+    peers = [suffix for suffix in _BESIDE if any(other.endswith(suffix) for other in moved)]
+    lines = [line for case, line in cases.items() if case not in moved]
     names = dict.fromkeys(name for line in lines for name in line if name not in _ONLY_IN_THE_LINES and not _in_the_value(name, line))
     common = {name: value for name in names if (value := _same_everywhere(name, lines)) is not None}
     columns = [name for name in names if name not in common and all(name in line for line in lines)]
@@ -380,11 +385,13 @@ def _table(cases: Mapping[str, Line]) -> str:
     rows = []
     for line in lines:
         row = [line["case"], f"{_with_spread(line)} {line['unit']}", *([_target(line)] if with_target else [])]
+        row += [_peer(cases.get(line["case"] + suffix), line, common) for suffix in peers]
         row += [_value(name, line[name]) for name in columns]
         if with_details:
             row.append(_named(details, line))
         rows.append(row)
-    head = ["case", "value", *(["target"] if with_target else []), *(name.replace("_", " ") for name in columns)]
+    head = ["case", "value", *(["target"] if with_target else []), *(_BESIDE[suffix] for suffix in peers)]
+    head += [name.replace("_", " ") for name in columns]
     above = f"The same in all rows: {_named(common, common)}.\n\n" if common else ""
     return above + _markdown([*head, *(["details"] if with_details else [])], rows)
 
@@ -402,6 +409,16 @@ def _same_everywhere(name: str, lines: Sequence[Line]) -> Any:
 def _named(names: Iterable[str], line: Line) -> str:
     fields = ((name.replace("_", " "), _value(name, line[name])) for name in names if name in line)
     return ", ".join(f"{name} {value}" for name, value in fields if f"{value} {name}" not in line.get("case", ""))
+
+
+def _peer(peer: Line | None, line: Line, common: Iterable[str]) -> str:
+    """Return the value and details of a peer's line, without what stands in the row or above the table."""
+    if peer is None:
+        return ""
+    skipped = {*common, *(name for name in line if line[name] == peer.get(name)), "records"}
+    names = [name for name in peer if name not in skipped and name not in _ONLY_IN_THE_LINES and not _in_the_value(name, peer)]
+    more = _named(names, peer)
+    return _with_spread(peer) + (f" ({more})" if more else "")
 
 
 def _target(line: Line) -> str:

@@ -99,6 +99,13 @@ def test_what_all_rows_share_stands_once_and_the_rest_as_details() -> None:
     assert "| pause | 0.1 records/s | <= 0.3: yes | restored 7 |" in page
 
 
+def test_a_peer_is_a_column_with_its_details() -> None:
+    ours, peer = line("queries", "HTTP get", 5, keys=7, per_core=6), line("queries", "HTTP get kafka-streams", 8, keys=7, per_core=9)
+    page = render([peer, ours, line("queries", "scan", 3, keys=7)])
+    assert "| HTTP get | 5 records/s | per core >= 3,300: NO | 8 (per core 9) | per core 6 |" in page
+    assert "| scan | 3 records/s |  |  |  |" in page and "| HTTP get kafka-streams |" not in page
+
+
 def test_later_lines_replace_earlier_ones() -> None:
     page = render([*LINES, line("control", "pause", 0.7)])
     assert "| pause | 0.7 records/s |" in page
