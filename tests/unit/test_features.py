@@ -11,7 +11,7 @@ _TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
 
 
 def test_each_of_the_thirty_features_has_a_test_that_exists() -> None:
-    rows = _ROW.findall((ROOT / "docs" / "reference" / "features.md").read_text())
+    rows = _ROW.findall((ROOT / "tests" / "features.md").read_text())
     assert [int(number) for number, _, _ in rows] == list(range(1, 31))
     for number, feature, said in rows:
         tests = _TEST.findall(said)
