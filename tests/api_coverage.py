@@ -169,8 +169,9 @@ def page() -> str:
     lines += ["", "## Classes with the same members", "", ", ".join(both(cls) for cls in alike) + "."]
     lines += ["", "## Classes with other members", "", "Members that a row does not name have the same name here.", ""]
     lines += ["| Kafka Streams | here |", "|---|---|"]
-    for cls in detailed:
-        lines.append(f"| `{shown(cls.name)}` | {'<br>'.join([cell(cls), *grouped(own[cls], cls)])} |")
+    texts = {cls: "<br>".join([cell(cls), *grouped(own[cls], cls)]) for cls in detailed}
+    for text in dict.fromkeys(texts.values()):
+        lines.append(f"| {names(cls for cls in detailed if texts[cls] == text)} | {text} |")
     lines += ["", "## Classes with one answer, all their members included", "", "| Kafka Streams | here |", "|---|---|"]
     lines += by_answer([cls for cls in classes if cls not in detailed and cls not in alike])
     lines += ["", "## Configuration keys", "", "The same key: " + names([each for each in settings if each.kind == SAME]) + "."]
