@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -41,8 +41,8 @@ _METHODS: Mapping[str, tuple[str, str]] = {
         "Throughput",
         """`./kstreams bench throughput`: workloads deployed on Spark, all records on the topic before the start (4 partitions). From the
 first record processed to the commit of the last, epochs end and begin meanwhile; the peer's time includes the warm-up of its JVM and
-excludes its last commit. Memory: the largest sum of resident sets of driver, JVM, workers and broker. *Same output*: the committed
-output of both was read and was equal; NO also if the peer did not finish. The target is one for the ratio.""",
+excludes its last commit. Ours / Kafka Streams. *Peak MB*: the largest sum of resident sets of driver, JVM, workers and broker / the
+peer's JVM alone. *Same output*: the committed output of both was read and was equal; NO also if the peer did not finish.""",
     ),
     "nexmark": (
         "Nexmark",
@@ -271,26 +271,19 @@ def _comparison(cases: Mapping[str, Line]) -> str:
         if case.endswith((_RATIO, _PEER)):
             continue
         peer, ratio = cases.get(case + _PEER), cases.get(case + _RATIO)
-        same = None if ratio is None else ratio.get("same_output")
+        both = (line,) if peer is None else (line, peer)
         rows.append(
             [
                 case,
                 _number(line["records"]),
                 line["runs"],
-                _with_spread(line),
-                "" if peer is None else _with_spread(peer),
-                "" if ratio is None else f"{ratio['value']:.2f}",
-                {True: "yes", False: "NO", None: ""}[same],
-                *([""] * 2 if ratio is None else [ratio.get("target", ""), _verdict(ratio.get("met"))]),
-                f"{line['cpu_seconds']:g}",
-                "" if peer is None else f"{peer['cpu_seconds']:g}",
-                _number(line["peak_rss_mb"]),
-                "" if peer is None else _number(peer["peak_rss_mb"]),
+                " / ".join(map(_with_spread, both)),
+                *(["", ""] if ratio is None else [_graded(ratio), _target(ratio)]),
+                " / ".join(f"{each['cpu_seconds']:g}" for each in both),
+                " / ".join(_number(each["peak_rss_mb"]) for each in both),
             ]
         )
-    head = ["case", "records", "runs", "records/s (min-max)", "Kafka Streams (min-max)", "ratio", "same output"]
-    head += ["target", "met", "CPU s", "its CPU s", "peak MB, broker too", "its MB alone"]
-    return _markdown(head, rows)
+    return _markdown(["case", "records", "runs", "records/s (min-max)", "ratio", "target", "CPU s", "peak MB"], rows)
 
 
 def _nexmark(cases: Mapping[str, Line]) -> str:
@@ -371,39 +364,48 @@ def _with_spread(line: Line) -> str:
 def _table(cases: Mapping[str, Line]) -> str:
     """Return a table: case, value, target and verdict if any line has them, the fields that all lines have, and the others as details.
 
-    A field that is the same in every row to which it applies stands once, above the table; one that the case names is left out.
+    What most rows have stands once, above the table; a field that the case names is left out.
     """
     beside = {case: [case + suffix for suffix in _BESIDE if case + suffix in cases] for case in cases}
     moved = {other for others in beside.values() for other in others}
     peers = [suffix for suffix in _BESIDE if any(other.endswith(suffix) for other in moved)]
     lines = [line for case, line in cases.items() if case not in moved]
     names = dict.fromkeys(name for line in lines for name in line if name not in _ONLY_IN_THE_LINES and not _in_the_value(name, line))
-    common = {name: value for name in names if (value := _same_everywhere(name, lines)) is not None}
+    common = {name: value for name in names if (value := _usual(name, lines)) is not None}
     columns = [name for name in names if name not in common and all(name in line for line in lines)]
-    details = [name for name in names if name not in common and name not in columns]
-    with_target, with_details = any("target" in line for line in lines), any(name in line for line in lines for name in details)
+    details = [[name for name in names if name in line and name not in columns and not _is(common, name, line)] for line in lines]
+    with_target = any("target" in line for line in lines)
     rows = []
-    for line in lines:
+    for line, more in zip(lines, details, strict=True):
         row = [line["case"], f"{_with_spread(line)} {line['unit']}", *([_target(line)] if with_target else [])]
         row += [_peer(cases.get(line["case"] + suffix), line, common) for suffix in peers]
         row += [_value(name, line[name]) for name in columns]
-        if with_details:
-            row.append(_named(details, line))
+        if any(details):
+            row.append(_named(more, line))
         rows.append(row)
     head = ["case", "value", *(["target"] if with_target else []), *(_BESIDE[suffix] for suffix in peers)]
     head += [name.replace("_", " ") for name in columns]
-    above = f"The same in all rows: {_named(common, common)}.\n\n" if common else ""
-    return above + _markdown([*head, *(["details"] if with_details else [])], rows)
+    above = f"Unless a row says otherwise: {_named(common, common)}.\n\n" if common else ""
+    return above + _markdown([*head, *(["details"] if any(details) else [])], rows)
 
 
 def _in_the_value(name: str, line: Line) -> bool:
     return name in (*_SKIPPED, *_JUDGED) or (name in _SPREAD and all(bound in line for bound in _SPREAD))
 
 
-def _same_everywhere(name: str, lines: Sequence[Line]) -> Any:
-    """Return the field's value if most lines have the field, several of them, and all with this value; else None."""
-    values = [line[name] for line in lines if name in line]
-    return values[0] if len(values) > max(1, len(lines) / 2) and all(value == values[0] for value in values) else None
+def _usual(name: str, lines: Sequence[Line]) -> Any:
+    """Return the value that more than half of the lines, and several, have in this field; else None."""
+    values = [_hashable(line[name]) for line in lines if name in line]
+    value, times = Counter(values).most_common(1)[0] if values else (None, 0)
+    return value if times > max(1, len(lines) / 2) else None
+
+
+def _is(common: Mapping[str, Any], name: str, line: Line) -> bool:
+    return name in common and common[name] == _hashable(line[name])
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _named(names: Iterable[str], line: Line) -> str:
@@ -411,12 +413,12 @@ def _named(names: Iterable[str], line: Line) -> str:
     return ", ".join(f"{name} {value}" for name, value in fields if f"{value} {name}" not in line.get("case", ""))
 
 
-def _peer(peer: Line | None, line: Line, common: Iterable[str]) -> str:
+def _peer(peer: Line | None, line: Line, common: Mapping[str, Any]) -> str:
     """Return the value and details of a peer's line, without what stands in the row or above the table."""
     if peer is None:
         return ""
-    skipped = {*common, *(name for name in line if line[name] == peer.get(name)), "records"}
-    names = [name for name in peer if name not in skipped and name not in _ONLY_IN_THE_LINES and not _in_the_value(name, peer)]
+    skipped = {name for name in peer if name == "records" or peer[name] == line.get(name) or _is(common, name, peer)}
+    names = [name for name in peer if name not in skipped | _ONLY_IN_THE_LINES and not _in_the_value(name, peer)]
     more = _named(names, peer)
     return _with_spread(peer) + (f" ({more})" if more else "")
 
