@@ -26,6 +26,7 @@ from kstreams_repl.serving.read import Read, ReadOptions
 from kstreams_repl.serving.remote_errors import error_of
 from kstreams_repl.serving.rows import value_of
 from kstreams_repl.serving.wire import from_wire, position_from_wire
+from kstreams_repl.system.durations import as_seconds
 from kstreams_repl.system.errors import CallError, ConfigError, KStreamsError, StateStoreNotAvailableError
 from kstreams_repl.system.secrets import Secret
 
@@ -150,6 +151,8 @@ class ClientRequests:
                 f"{kind} of {store}: unknown option {', '.join(sorted(unknown))}",
                 hint=f"the options are {', '.join(ReadOptions.__annotations__)}",
             )
+        if "wait" in given:
+            given["wait"] = as_seconds(given["wait"], "wait")
         return Read(kind, store, key, bound=given.pop("position", None), **given)
 
 

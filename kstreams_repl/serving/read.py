@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode
 from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
 from kstreams_repl.serving.position import Position
 from kstreams_repl.serving.wire import page_text, to_wire
+from kstreams_repl.system.durations import Seconds
 from kstreams_repl.system.errors import CallError
 from kstreams_repl.system.types import Windowed
 
@@ -40,7 +41,7 @@ class ReadOptions(TypedDict, total=False):
     partition: int | None
     limit: int
     position: Position | None
-    wait: float
+    wait: Seconds
     stale: bool
     max_lag: int | None
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kstreams_repl.engine.config import StreamsConfig
-from kstreams_repl.engine.topology.nodes import ProcessorNode
+from kstreams_repl.engine.runtime.task import NodeTaps
 from kstreams_repl.host.instance.control.node_taps import TapBoard, TapFiles
 from kstreams_repl.host.journal.journal_records import DesiredState, encode
 from kstreams_repl.host.journal.journal_records import InstanceReport as Reported
@@ -118,10 +118,8 @@ def test_a_run_on_the_host_of_another_kernel_is_not_tapped(tmp_path: Path) -> No
 def test_a_peek_returns_the_first_of_many_that_pass_at_once(tmp_path: Path) -> None:
     """Of ten values "the next five" were the last five: the instance kept no more rows than were asked for."""
     app = application(tmp_path, None)
-    source = ProcessorNode("kept", (), None)
     point = SimpleNamespace(attach=lambda observer: observers.append(observer), detach=lambda observer: None)
-    services = SimpleNamespace(row_serdes={}, points=SimpleNamespace(of=lambda node: [point]))
-    task = SimpleNamespace(spec=SimpleNamespace(subtopology=SimpleNamespace(nodes=[source])), id=TaskId(0, 0), services=services)
+    task = SimpleNamespace(id=TaskId(0, 0), taps=lambda node: NodeTaps([point], False, None))
     observers: list[Any] = []
     board = TapBoard(TapFiles(tmp_path / "counts" / "control"), 1, 0)
     ended = threading.Event()

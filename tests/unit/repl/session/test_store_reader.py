@@ -158,7 +158,8 @@ def test_a_query_reads_all_its_stores_together(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_a_key_of_a_store_is_looked_up(condition: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from kstreams_repl.repl.inspection import query, run_sql
-    from kstreams_repl.repl.session.views.tables import sql_catalog, store_reader
+    from kstreams_repl.repl.session.views.stores import store_reader
+    from kstreams_repl.repl.session.views.tables import sql_catalog
 
     builder = ks.StreamsBuilder()
     stream = builder.stream("in", key_serde="string", value_serde="json")
