@@ -172,8 +172,11 @@ def page() -> str:
     texts = {cls: "<br>".join([cell(cls), *grouped(own[cls], cls)]) for cls in detailed}
     for text in dict.fromkeys(texts.values()):
         lines.append(f"| {names(cls for cls in detailed if texts[cls] == text)} | {text} |")
-    lines += ["", "## Classes with one answer, all their members included", "", "| Kafka Streams | here |", "|---|---|"]
-    lines += by_answer([cls for cls in classes if cls not in detailed and cls not in alike])
+    rest = [cls for cls in classes if cls not in detailed and cls not in alike]
+    renamed = [cls for cls in rest if cls.kind == OTHER and " " not in cls.here]
+    lines += ["", "## Classes with one answer, all their members included", "", ", ".join(both(cls) for cls in renamed) + "."]
+    lines += ["", "| Kafka Streams | here |", "|---|---|"]
+    lines += by_answer([cls for cls in rest if cls not in renamed])
     lines += ["", "## Configuration keys", "", "The same key: " + names([each for each in settings if each.kind == SAME]) + "."]
     lines += ["", "| key | here |", "|---|---|"]
     lines += by_answer([each for each in settings if each.kind != SAME])

@@ -64,9 +64,9 @@ load that was not held, and whether the lag or the producer was the limit; empty
     "python-peers": (
         "Compared with other Python stream processors",
         """`./kstreams bench python-peers --python PATH`, records/s: Quix Streams, Bytewax and Faust on the same topics, as many processes
-as we have instances, each with its defaults for commits (exactly once: 100 ms, as ours). A peer's time runs from the first record
-processed to the last within its limit, ours to the last commit. Bytewax keeps its state in memory without recovery. Outputs
-are not compared. *Ratio*: the slower of our two guarantees to the fastest of all peers.""",
+as we have instances, each with its defaults for commits. A peer's time runs to the last record processed, ours to the last commit.
+Bytewax keeps its state in memory without recovery. Outputs are not compared. *Ratio*: the slower of our two guarantees to the fastest
+of all peers.""",
     ),
     "engine": (
         "Engine alone",
@@ -124,8 +124,8 @@ percent of one partition, of all.""",
         "Bounded runs",
         """`./kstreams bench batch`, exactly once: the same count as a stream (`commit.interval.ms` 100) and as a bounded run (2,000, its
 default), from the first record processed to the last committed; and from the call of `run_batch` to its return, next to Spark's own
-`groupBy("key").count()` with `Trigger.AvailableNow` in the same warm session. Spark's query reads files and appends to Parquet files
-(its Kafka connector is not in its Python package): it is spared Kafka, transactions and changelogs. The last counts are compared.
+`groupBy("key").count()` with `Trigger.AvailableNow` in the same warm session, which reads files and appends to Parquet files: it is
+spared Kafka, transactions and changelogs. The last counts are compared.
 *Empty run*: nothing new since the last run.""",
     ),
     "tables": (
