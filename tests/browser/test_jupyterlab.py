@@ -235,7 +235,7 @@ REPLACED = """async text => {  // read in the page: JupyterLab may write its err
 }"""
 
 
-@pytest.mark.parametrize("trusted", [True, False])
+@pytest.mark.parametrize("trusted", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_notebook_that_is_opened_again_shows_the_picture_that_was_saved(lab: tuple[str, Path], page: Any, trusted: bool) -> None:
     """The widget is gone with its kernel; the picture below it in the ladder is not. Untrusted, JupyterLab takes that by itself."""
     address, folder = lab

@@ -33,7 +33,10 @@ def make(broker: Any, tmp_path: Path) -> Iterator[Make]:
 
 @pytest.mark.parametrize(
     ("name", "partitions", "instances"),
-    [("even", 4, 1), ("skewed", 4, 1), ("one empty", 16, 1), ("a gap", 4, 2), ("skewed", 4, 2), ("even", 16, 4)],
+    [
+        ("even", 4, 1), pytest.param("skewed", 4, 1, marks=pytest.mark.slow), pytest.param("one empty", 16, 1, marks=pytest.mark.slow),
+        ("a gap", 4, 2), pytest.param("skewed", 4, 2, marks=pytest.mark.slow), pytest.param("even", 16, 4, marks=pytest.mark.slow),
+    ],
 )
 def test_history_is_counted_as_a_plain_computation_counts_it(make: Make, name: str, partitions: int, instances: int) -> None:
     crew = make(shape(name, partitions, 40_000))
@@ -55,7 +58,7 @@ def test_what_passes_two_repartitions_loses_nothing_either(make: Make, name: str
     assert crew.lost() == 0
 
 
-@pytest.mark.parametrize("event", ["kill", "pause", "more instances", "edit"])
+@pytest.mark.parametrize("event", ["kill", *(pytest.param(event, marks=pytest.mark.slow) for event in ("pause", "more instances", "edit"))])
 def test_what_interrupts_history_loses_nothing(make: Make, event: str) -> None:
     crew = make(shape("skewed", 8, 200_000))
     crew.deploy(2)

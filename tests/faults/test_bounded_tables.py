@@ -40,7 +40,7 @@ def check(runs: BoundedRuns, format: str, record: StopOffsets) -> None:
 @pytest.mark.parametrize(
     ("format", "kills"),
     [
-        ("parquet", {0: "T2=kill"}),
+        pytest.param("parquet", {0: "T2=kill"}, marks=pytest.mark.slow),
         pytest.param("parquet", {0: "T3=kill", 1: "T2=kill"}, marks=pytest.mark.slow),
         pytest.param("parquet", {0: "F7=kill", 1: "T4=kill"}, marks=pytest.mark.slow),
         pytest.param("delta", {0: "T2=kill", 1: "T4=kill"}, marks=pytest.mark.slow),

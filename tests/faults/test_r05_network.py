@@ -57,6 +57,7 @@ def disturb(proxy: Proxy, crew: Crew, *, times: int, what: str, apis: tuple[int,
     return crew.violations()
 
 
+@pytest.mark.slow
 def test_commit_requests_that_come_late_tear_nothing(cut_off: tuple[Proxy, Crew]) -> None:
     wrong = disturb(*cut_off, times=2, what="delay", apis=(END_TXN,), seed=5, records=400)
     note("R5", "a commit request delayed into later transactions (sample)", 2, len(wrong))

@@ -131,6 +131,7 @@ def campaign(crew: Crew, count: int, *, records: int, seed: int) -> tuple[list[s
     return crew.violations_after_stop(), refused
 
 
+@pytest.mark.slow
 @pytest.mark.kafka
 def test_damaged_local_files_change_no_result(crew: Callable[..., Crew]) -> None:
     count = 2

@@ -152,6 +152,7 @@ def test_runs_of_several_stages_end_in_one_run_and_add_up(runs: Callable[..., Bo
     check(mine, last)
 
 
+@pytest.mark.slow
 def test_transactional_and_aborted_input_stops_at_the_last_stable_offset(runs: Callable[..., BoundedRuns]) -> None:
     """The log ends with aborted records, their marker, and a transaction that is still open: it belongs to the next run."""
     mine = runs("one", partitions=1, instances=1)

@@ -153,7 +153,8 @@ def judged(make: Make, crew: EventTime, kills: int, wiped: int, what: str, **opt
     assert any(crew.admin.beginning_offsets(windows).values()), "nothing that expired was deleted"
 
 
-@pytest.mark.parametrize("when", ["2013", pytest.param("now", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["2013", "now"])
 def test_results_and_stores_are_those_of_the_undisturbed_run(make: Make, when: str) -> None:
     base_ms = OLD_MS if when == "2013" else int(time.time() * 1000) - 1_200_000
     options = {"statestore.cache.max.bytes": 0, "repartition.purge.interval.ms": 500}

@@ -237,6 +237,7 @@ def test_a_pause_between_epochs_ends_the_loop_and_says_so_itself(epochs: Epochs)
     assert epochs.out()[-1] == b"2"
 
 
+@pytest.mark.slow
 def test_an_epoch_that_comes_while_its_stores_are_still_being_closed_waits_for_them(
     epochs: Epochs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -289,6 +290,7 @@ def test_a_new_generation_in_the_same_worker_ends_what_goes_on_and_takes_its_sto
     assert epochs.out()[-1] == b"2"
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_given_the_slot_waits_until_the_other_ones_loop_has_committed(epochs: Epochs) -> None:
     epochs.begin()
     epochs.send(b"b")

@@ -270,6 +270,7 @@ def test_a_ctrl_c_for_the_owners_group_does_not_reach_the_broker(tmp_path: Path)
     assert owner.communicate()[0].strip() == "True"
 
 
+@pytest.mark.slow
 def test_a_detached_broker_survives_its_owner_and_is_stopped_by_its_directory(tmp_path: Path) -> None:
     owner = _owner(OWNER.replace("start()", "start(detach=True)"), tmp_path / "kept")
     owner.stdout.readline()

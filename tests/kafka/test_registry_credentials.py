@@ -43,6 +43,7 @@ def written_and_read(settings: dict[str, Any], topic: str) -> Any:
     return serdes.registry.for_topic(topic, "value", address).deserialize(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["basic", "static token", "oauth"])
 def test_a_client_with_the_credentials_writes_and_reads_and_others_are_told(registry: EmbeddedRegistry, name: str, how: str) -> None:
     with ExitStack() as stack:

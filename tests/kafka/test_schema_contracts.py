@@ -94,6 +94,7 @@ def counts(serde: Any, topic: str) -> ks.Topology:
     return last_values(serde, topic, source=serdes.avro(avro(X)))
 
 
+@pytest.mark.slow
 def test_a_source_that_cannot_read_the_newest_schema_is_told_with_the_field(
     registry: EmbeddedRegistry, client: SchemaRegistryClient, name: str
 ) -> None:

@@ -120,6 +120,7 @@ def test_rows_are_restored_with_their_headers(admin: Admin, settings: ClientSett
     assert dict(deployment.store("traced", ks.queries.QueryableStoreTypes.key_value_store()).all()) == {"a": "1", "b": "2", "d": "4"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("logging", [True, False])
 def test_a_count_goes_on_when_its_store_begins_and_ends_to_keep_headers(
     admin: Admin, settings: ClientSettings, name: str, tmp_path: Path, logging: bool

@@ -160,6 +160,7 @@ def test_an_offset_behind_the_end_is_no_place_to_wait(bank: Bank, caplog: pytest
     assert "the committed offset 50 is outside the log, which has offsets 0 to 2 (the log is shorter" in warning
 
 
+@pytest.mark.slow
 def test_retention_that_overtakes_a_running_instance_costs_one_take_over(bank: Bank, caplog: pytest.LogCaptureFixture) -> None:
     bank.write("a", "b")
     plan = bank.plan()

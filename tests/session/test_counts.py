@@ -77,7 +77,8 @@ def eventually(found: Any, expected: Any) -> None:
     assert seen == expected
 
 
-@pytest.mark.parametrize("guarantee", ["exactly_once_v2", pytest.param("at_least_once", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])
 def test_every_node_shows_its_own_counts_over_pause_edit_and_another_kernel(
     session: ks.Session, broker: Any, tmp_path: Path, guarantee: str
 ) -> None:

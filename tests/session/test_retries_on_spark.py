@@ -42,6 +42,7 @@ def built(name: str, function: Any) -> ks.StreamsBuilder:
     return builder
 
 
+@pytest.mark.slow
 def test_failed_records_are_seen_tried_after_an_edit_and_dropped(session: ks.Session) -> None:
     name = f"retries-{uuid.uuid4().hex[:8]}"
     session.create_topic(f"{name}-in", partitions=2)

@@ -23,6 +23,7 @@ def read(number: int) -> Iterator[pa.RecordBatch]:
     yield pa.RecordBatch.from_pydict(rows, schema=SCHEMA)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "America/Los_Angeles"])
 def test_a_frame_compares_with_the_present_in_every_zone(spark: Any, zone: str) -> None:
     """A time without a zone was compared as a local one: nothing in Tokyo, the record of 90 minutes ago in Los Angeles."""

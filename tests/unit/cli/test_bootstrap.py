@@ -118,6 +118,7 @@ def test_later_calls_run_at_once(built: Checkout) -> None:
     assert (done.stdout, done.stderr) == (f"{built.venv}|demo|--json|a b\n", "")
 
 
+@pytest.mark.slow
 def test_it_runs_from_anywhere_and_through_a_link(built: Checkout, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(built.root / "kstreams")
     (tmp_path / "second").symlink_to("link")

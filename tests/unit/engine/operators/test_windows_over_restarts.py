@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kstreams_repl import (
@@ -132,7 +132,6 @@ def _through_the_driver(topology: Any, rows: list[Record]) -> list[tuple[str, by
 
 
 @pytest.mark.parametrize("kind", WINDOWS)
-@settings(max_examples=40)
 @given(rows=records)
 def test_batches_and_deferred_writes_give_what_one_record_at_a_time_gives(kind: str, rows: list[Record]) -> None:
     task = DirectTask(WINDOWS[kind]())
@@ -141,7 +140,6 @@ def test_batches_and_deferred_writes_give_what_one_record_at_a_time_gives(kind: 
 
 
 @pytest.mark.parametrize("kind", [name for name in WINDOWS if name.endswith("on close")])
-@settings(max_examples=40)
 @given(before=records, after=records)
 def test_no_window_is_emitted_twice_over_a_restart(kind: str, before: list[Record], after: list[Record]) -> None:
     task = DirectTask(WINDOWS[kind]())
@@ -160,7 +158,6 @@ def test_no_window_is_emitted_twice_over_a_restart(kind: str, before: list[Recor
     ("kind", "cache"),
     [(kind, cache) for kind in TIMED for cache in (0, 10_000_000)],
 )
-@settings(max_examples=25)
 @given(rows=st.lists(st.tuples(st.sampled_from(["in", "in", "other"]), records), min_size=2, max_size=5))
 def test_the_same_records_are_late_after_a_restart(kind: str, cache: int, rows: list[tuple[str, list[Record]]]) -> None:
     settings: dict[str, Any] = {"statestore.cache.max.bytes": cache, "repl.outer.join.emit.interval.ms": 0}
@@ -201,7 +198,6 @@ close_by = st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 9), st
 
 
 @pytest.mark.parametrize("kind", [*(kind for kind in WINDOWS if "close" not in kind), "tumbling count", "hopping count", "cogrouped"])
-@settings(max_examples=40)
 @given(rows=st.lists(st.tuples(st.sampled_from(["in", "other"]), close_by), min_size=2, max_size=6))
 def test_with_a_cache_the_last_values_are_those_without_wherever_commits_and_restarts_fall(
     kind: str, rows: list[tuple[str, list[Record]]]
@@ -211,7 +207,6 @@ def test_with_a_cache_the_last_values_are_those_without_wherever_commits_and_res
     assert _last_values(kind, rows, cache=10_000_000, commits=True) == wanted
 
 
-@settings(max_examples=100)
 @given(rows=records)
 @pytest.mark.parametrize("advance", [None, 4, 10])
 def test_emit_on_close_gives_what_suppress_until_window_closes_gives(advance: int | None, rows: list[Record]) -> None:
@@ -266,7 +261,6 @@ def test_what_was_not_committed_is_forgotten() -> None:
 @pytest.mark.parametrize("capacity", [3, 100_000])
 @pytest.mark.parametrize("advance", [4, 10])
 @given(batches=st.lists(st.tuples(records, st.sampled_from(["go on", "commit", "restart"])), max_size=6))
-@settings(max_examples=30, deadline=None)
 def test_a_count_behind_a_cache_ends_as_one_without_whatever_the_cache_has_dropped(
     capacity: int, advance: int, batches: list[tuple[list[Record], str]]
 ) -> None:

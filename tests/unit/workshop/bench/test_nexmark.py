@@ -90,6 +90,7 @@ def test_events_with_a_schema_are_the_json_events(kind: str, format: str) -> Non
     assert [list(value) for _, value, _ in found] == [list(value) for _, value, _ in expected], "fields are in the same order"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["avro", "protobuf"])
 @pytest.mark.parametrize("query", [name for name, query in QUERIES.items() if query.reads != OWN and name != "q12"])
 def test_output_does_not_depend_on_the_format_of_the_values(query: str, format: str) -> None:
