@@ -222,7 +222,8 @@ def grouped(own: list[Entry], cls: Entry) -> Iterator[str]:
     def row(members: Iterable[Entry]) -> str:
         return ", ".join(f"`{name[each]}`" for each in members)
 
-    others = [each for each in own if each.kind == OTHER and (each.here != cls.here or any(member.kind == SAME for member in own))]
+    one_answer = all(each.here == cls.here for each in own if each.kind == OTHER) and not any(each.kind == SAME for each in own)
+    others = [each for each in own if each.kind == OTHER and not one_answer]
     for answer in dict.fromkeys(target(each) for each in others):
         yield f"{row(each for each in others if target(each) == answer)} → {answer}"
     left_out = [each for each in own if each.kind == LEFT_OUT and (cls.kind, cls.here) != (LEFT_OUT, each.here)]
