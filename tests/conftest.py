@@ -67,9 +67,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """With ``-n 2``: see `tests.two_processes`."""
-    from tests.two_processes import ByFolder
+    from tests.two_processes import ByFile
 
-    return ByFolder(config, log)
+    return ByFile(config, log)
 
 
 _SCRATCH: pytest.StashKey[Path] = pytest.StashKey()

@@ -1,7 +1,8 @@
-"""How ``-n 2`` divides the tests: by folder what starts a broker, Spark or a browser, by file all else.
+"""How ``-n 2`` divides the tests: by file.
 
-While there are cheap files left, only one process runs an expensive folder, so that two of those rarely compete for two cores; after that
-both do, the longest folders first. tests/cluster comes before the others in its process: it needs a Spark context of its own.
+While there are files left that start nothing, only one process runs those that start a broker, Spark or a browser, so that two of these
+rarely compete for two cores; after that both do, each with a broker and a Spark of its own. tests/cluster stays together and comes before
+the others in its process: it needs a Spark context of its own.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ CHEAP = ("tests/unit/", "tests/conformance/")
 LONGEST_FIRST = ("cluster", "session", "faults", "spark", "browser", "kafka", "integration", "notebooks")
 
 
-class ByFolder(LoadScopeScheduling):
-    """A scope is a file of a cheap folder, or a whole expensive folder."""
+class ByFile(LoadScopeScheduling):
+    """A scope is a file, or tests/cluster."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return file if file.startswith(CHEAP) else file.split("/")[1]
+        return "tests/cluster" if file.startswith("tests/cluster/") else file
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         self.workqueue.move_to_end(self._next_for(node), last=False)
@@ -29,7 +30,7 @@ class ByFolder(LoadScopeScheduling):
         busy = any(not scope.startswith(CHEAP) and not all(tests.values()) for work in others for scope, tests in work.items())
 
         def rank(scope: str) -> tuple[bool, int]:
-            expensive = not scope.startswith(CHEAP)
-            return expensive == busy, LONGEST_FIRST.index(scope) if scope in LONGEST_FIRST else len(LONGEST_FIRST)
+            folder = scope.split("/")[1]
+            return (folder in LONGEST_FIRST) == busy, LONGEST_FIRST.index(folder) if folder in LONGEST_FIRST else len(LONGEST_FIRST)
 
         return min(self.workqueue, key=rank)

@@ -26,7 +26,7 @@ def test_it(number):
 """
 
 
-def test_an_expensive_folder_stays_in_one_process_and_they_meet_only_when_nothing_cheap_is_left(tmp_path: Path) -> None:
+def test_a_file_stays_in_one_process_and_expensive_ones_meet_only_when_nothing_cheap_is_left(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.touch()
     files = dict.fromkeys((f"tests/{folder}/test_{folder}.py" for folder in ("browser", "cluster", "spark")), 4)
@@ -36,8 +36,8 @@ def test_an_expensive_folder_stays_in_one_process_and_they_meet_only_when_nothin
         (tmp_path / name).write_text(TEST.format(count=count, cheap=9, log=log, scope=name.split("/")[1]))
     (tmp_path / "tests/conftest.py").write_text(
         "def pytest_xdist_make_scheduler(config, log):\n"
-        "    from tests.two_processes import ByFolder\n"
-        "    return ByFolder(config, log)\n"
+        "    from tests.two_processes import ByFile\n"
+        "    return ByFile(config, log)\n"
     )
     (tmp_path / "tests/two_processes.py").write_text((ROOT / "tests/two_processes.py").read_text())
     (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = .\naddopts = --import-mode=importlib\n")
