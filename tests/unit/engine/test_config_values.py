@@ -88,6 +88,18 @@ BY_A_CONSTANT = {"processing.guarantee", "repl.skip.records"}
 """Keys that the code reads by the name of a constant, or a property, of `config`."""
 
 
+OF_PROPOSALS_AND_CLIENTS = {
+    "auto.offset.reset", "autostop.at", "input.buffer.max.bytes", "max.poll.interval.ms", "num.processing.threads", "num.threads.per.task",
+    "partition.grouper", "transaction.timeout.ms",
+}  # fmt: skip
+"""Keys that are not of `StreamsConfig`, but of its clients or of one of the five documents."""
+
+
+def test_a_key_of_ours_has_the_prefix() -> None:
+    theirs = (ROOT / "tests/data/kafka_streams_config_keys.txt").read_text(encoding="utf-8").split()
+    assert {key for key in KEYS if key not in theirs and not key.startswith("repl.")} == OF_PROPOSALS_AND_CLIENTS
+
+
 def test_every_key_of_ours_is_described_in_docs_and_every_key_is_read_somewhere() -> None:
     pages = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md"))
     theirs = (ROOT / "tests/data/kafka_streams_config_keys.txt").read_text(encoding="utf-8").split()
