@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import _thread
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
@@ -18,10 +20,22 @@ T = TypeVar("T")
 
 
 class _Interruptible:
-    """An admin client whose calls are interrupted by KeyboardInterrupt: CPython raises SystemError for one inside the C library."""
+    """An admin client whose calls are interrupted by KeyboardInterrupt: CPython raises SystemError for one inside the C library.
+
+    It is destroyed in a thread of its own: librdkafka waits for the client's threads, now and then for ever, and the garbage collector
+    may run in any thread, a notebook's main thread too. The low-level call takes no lock, so it is safe in the collector.
+    """
 
     def __init__(self, client: Any) -> None:
         self._client = client
+
+    def __del__(self) -> None:
+        client = self.__dict__.pop("_client", None)
+        if client is not None:
+            held = [client]
+            del client
+            with suppress(RuntimeError):  # Python starts no more threads while it exits
+                _thread.start_new_thread(held.clear, ())
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._client, name)
