@@ -1,6 +1,6 @@
 """`Read`: one read of one store, and what a store on this host has for it.
 
-Whoever asks makes a `Read`: the typed handles (`read_only_stores`), the queries of version 2 (`run_query`), a request by HTTP
+Each caller makes a `Read`: the typed handles (`read_only_stores`), the queries of version 2 (`run_query`), a request by HTTP
 (`server.parsing`) and its client. `rows_of` answers it from a commit of a task; `remote_stores` sends it to the query servers.
 """
 

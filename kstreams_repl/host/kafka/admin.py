@@ -337,7 +337,7 @@ class Admin(GroupAdmin):
             not answer in time: ask again then.
 
         Example:
-            >>> from kstreams_repl import TopicPartition
+            >>> from kstreams_repl.types import TopicPartition
             >>> answer = session.admin.ask_end_offsets([TopicPartition("words", 0)])
             >>> answer() is None or answer()[TopicPartition("words", 0)] > 0
             True

@@ -199,8 +199,8 @@ class Alignment:
             try:
                 if arriving.have_arrived(self._positions, tasks):
                     self._arrived, self._arriving = arriving.lows, None
-            except KStreamsError:  # the consumer reports the cause; they are asked for again
-                self._arriving = None
+            except KStreamsError:  # the consumer reports the cause; asked again later, as each failure may have made another admin client
+                self._arriving, self._asked_at = None, now + _REPORT_SECONDS
         elif self._latest is not None and self._latest != self._arrived and now - self._asked_at >= _ASK_SECONDS:
             if tasks and (self._arrived is None or any(group.held for group in behind)):
                 self._asked_at, self._arriving = now, _Arriving(self._latest, self._positions.ask_ends(tasks))
