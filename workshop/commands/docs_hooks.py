@@ -24,7 +24,7 @@ ROOT_PAGES = ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
 CODE_LINK = re.compile(r"\[`?([\w.]+)(?:\(\))?`?\]\((?:\.\./)+(k\w+/[\w/]+\.py)\)")
 STATES = re.compile(r"^```mermaid\nstateDiagram-v2\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 TRANSITION = re.compile(r"^\s*(\w+) --> (\w+)$", re.MULTILINE)
-FOLDERS = {"Operators": "reference/operators", "Design notes": "design"}
+FOLDERS = {"Recipes": "recipes", "Operators": "reference/operators", "Design notes": "design"}
 
 
 def line_of(file: str, name: str) -> int:
