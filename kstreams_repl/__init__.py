@@ -8,9 +8,9 @@
     session.sql("SELECT * FROM counts")
 
 Here is what a program types while it builds and runs a topology. The rest of the public names are in `ks.testing` (the test driver),
-`ks.queries` (state of running applications), `ks.reports` (what sessions and applications answer with), `ks.types` (for type hints)
-and `ks.kip28` (KIP-28's original names); every other module is internal. Names are imported on first use; importing the package
-starts nothing.
+`ks.queries` (state of running applications), `ks.reports` (what sessions and applications answer with), `ks.types` (for type hints),
+`ks.recipes` (answered questions, as notebooks) and `ks.kip28` (KIP-28's original names); every other module is internal. Names are
+imported on first use; importing the package starts nothing.
 """
 
 from __future__ import annotations

@@ -7,6 +7,9 @@ from kstreams_repl import (
     queries as queries,
 )
 from kstreams_repl import (
+    recipes as recipes,
+)
+from kstreams_repl import (
     reports as reports,
 )
 from kstreams_repl import (

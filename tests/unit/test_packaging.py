@@ -28,7 +28,11 @@ LOCK = (ROOT / "requirements.lock").read_text(encoding="utf-8")
 TEST_LOCK = (ROOT / "requirements-test.lock").read_text(encoding="utf-8")
 FOR_TESTS = ("test", "docs", "dev")
 """Extras whose packages come with the first ``./kstreams test``."""
-SHIPPED = {"kstreams_repl/__init__.py", "kstreams_repl/py.typed", "kstreams_repl/host/kafka/embedded/jars.lock", "kernel_ext/__init__.py"}
+RECIPES = {f"kstreams_repl/recipe_pages/{page.name}" for page in (ROOT / "docs" / "recipes").glob("*.md")}
+SHIPPED = {
+    "kstreams_repl/__init__.py", "kstreams_repl/py.typed", "kstreams_repl/host/kafka/embedded/jars.lock", "kernel_ext/__init__.py",
+    *RECIPES,
+}  # fmt: skip
 FOR_A_CHECKOUT = (
     "workshop/bench/", "workshop/conformance/", "workshop/commands/test.py", "workshop/commands/changed.py",
     "kstreams_repl/cli/docs", "workshop/commands/package_pictures.py",
@@ -158,5 +162,5 @@ def test_the_image_copies_what_the_wheel_is_built_from() -> None:
     copied = re.findall(r"^COPY (?:--\S+ )?(.+) \S+$", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
     names = {name for line in copied for name in line.split()}
     wheel = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert {*wheel["packages"], "pyproject.toml", PROJECT["project"]["readme"], "requirements.lock"} <= names
+    assert {*wheel["only-include"], "pyproject.toml", PROJECT["project"]["readme"], "requirements.lock"} <= names
     assert all((ROOT / name).exists() for name in names)

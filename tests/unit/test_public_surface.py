@@ -26,7 +26,7 @@ EXPECTED = {
         FixedKeyRecord GlobalKTable JoinWindows KGroupedStream KGroupedTable KStream KStreamsError KTable Materialized Processor
         ProcessorContext PunctuationType Record Response Serde Session SessionWindows SlidingWindows StoreBuilder StoreKind Stores
         StreamsBuilder StreamsConfig Suppressed TimeWindows Topology UnlimitedWindows ValueAndTimestamp Windowed connect current_call
-        current_calls errors kip28 queries reports secret serdes testing timestamps types
+        current_calls errors kip28 queries recipes reports secret serdes testing timestamps types
     """,
     "kstreams_repl.kip28": """
         DefaultPartitionGrouper KStreamBuilder KStreamWindowed PartitionGrouper Processor ProcessorContext ProcessorDef TopologyBuilder
@@ -38,6 +38,7 @@ EXPECTED = {
         TimestampedKeyQuery TimestampedRangeQuery VersionedKeyQuery
         VersionedRangeQuery WindowKeyQuery WindowRangeQuery connect connect_async open_state
     """,
+    "kstreams_repl.recipes": "Notebook list open",
     "kstreams_repl.reports": """
         Admin ApplicationReport ApplicationState Applications BatchReport Chart ChartKind Cleanup CommittedOffset Counts DescribedNode
         DescribedSubtopology DiffText EditPlan InstanceReport LeftApplication Listeners Markup Metric MetricsView NodeCount NodeRate
@@ -128,7 +129,7 @@ def code_of_docs() -> dict[str, str]:
 
 @pytest.mark.parametrize(("page", "text"), code_of_docs().items())
 def test_what_the_docs_use_is_exported(page: str, text: str) -> None:
-    used = set(re.findall(r"\bks\.(?:(testing|queries|reports|types|kip28)\.)?(\w+)", text))
+    used = set(re.findall(r"\bks\.(?:(testing|queries|recipes|reports|types|kip28)\.)?(\w+)", text))
     for door, names in re.findall(r"from (kstreams_repl[.\w]*) import ([\w, ]+)", text):
         if (page.endswith(".ipynb"), door, names) == (True, "kstreams_repl.demo", "data"):
             continue  # the records that the notebooks produce

@@ -12,10 +12,12 @@ import ast
 import importlib
 import inspect
 import re
+from doctest import DocTestParser
 from pathlib import Path
 from typing import Any
 
-from kstreams_repl.pictures.picture import Kind, Link, Picture, Shape
+from kstreams_repl.pictures.mimebundle import html_of
+from kstreams_repl.pictures.picture import Kind, Link, Picture, Shape, picture_of
 from kstreams_repl.pictures.svg import svg_of
 from kstreams_repl.system.facade import doors, exports
 
@@ -24,6 +26,7 @@ ROOT_PAGES = ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
 CODE_LINK = re.compile(r"\[`?([\w.]+)(?:\(\))?`?\]\((?:\.\./)+(k\w+/[\w/]+\.py)\)")
 STATES = re.compile(r"^```mermaid\nstateDiagram-v2\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 TRANSITION = re.compile(r"^\s*(\w+) --> (\w+)$", re.MULTILINE)
+SHOWN_TOPOLOGY = re.compile(r"^Topology\(.*\)\n```\n", re.MULTILINE)
 FOLDERS = {"Recipes": "recipes", "Operators": "reference/operators", "Design notes": "design"}
 
 
@@ -77,6 +80,18 @@ def drawn_states(diagram: re.Match[str]) -> str:
     return str(svg_of(Picture("States", tuple(Shape(state, Kind.PROCESSOR, state) for state in states), tuple(links), ())))
 
 
+def with_picture(recipe: str) -> str:
+    """Return a recipe with its picture below the topology that it shows: its examples are run up to there."""
+    shown = SHOWN_TOPOLOGY.search(recipe)
+    assert shown is not None, "a recipe shows its topology"
+    *before, last = DocTestParser().get_examples(recipe[: shown.end()])
+    names: dict[str, Any] = {}
+    for example in before:
+        exec(example.source, names)
+    picture = html_of(picture_of(eval(last.source, names)))
+    return f"{recipe[: shown.end()]}\n{picture}\n{recipe[shown.end() :]}"
+
+
 # ---- called by mkdocs
 
 
@@ -115,6 +130,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
             return markdown + api_reference(door)
     if page.file.src_uri == "README.md":
         page.meta["hide"] = ["navigation", "toc"]  # one screen
+    if page.file.src_uri.startswith("recipes/") and page.file.name != "README":
+        markdown = with_picture(markdown)
     up = "../" * page.file.src_uri.count("/")
 
     # as HTML, because mkdocs does not know the anchors of code lines and would report dead links; the tests check them
