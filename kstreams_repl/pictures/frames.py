@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from kstreams_repl.system.extras import extras
 
 
-class Rows(Protocol):
+class TableRows(Protocol):
     """Columns and rows, as a `Table` has them."""
 
     @property
@@ -28,7 +28,7 @@ class Frames:
 
     __slots__ = ()
 
-    def table(self) -> Rows:
+    def table(self) -> TableRows:
         """Return the rows as a table to show."""
         raise NotImplementedError
 

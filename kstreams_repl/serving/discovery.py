@@ -22,7 +22,7 @@ from kstreams_repl.engine.topology.names import internal_topic
 from kstreams_repl.engine.topology.stores import StoreBuilder
 from kstreams_repl.engine.topology.subtopologies import Subtopology
 from kstreams_repl.host.instance.metadata import HostInfo, KeyQueryMetadata, StreamsMetadata
-from kstreams_repl.host.instance.store_catalogue import StorePart
+from kstreams_repl.host.instance.store_catalogue import SubtopologyStores
 from kstreams_repl.host.journal.journal_state import JournalState
 from kstreams_repl.system.errors import UnknownStateStoreError, did_you_mean
 from kstreams_repl.system.types import TaskId, TopicPartition
@@ -105,7 +105,7 @@ class Discovery:
     def __init__(
         self,
         application_id: str,
-        subtopologies: Iterable[Subtopology | StorePart],
+        subtopologies: Iterable[Subtopology | SubtopologyStores],
         internal_topics: Collection[str],
         config: StreamsConfig,
         state: Callable[[], JournalState],

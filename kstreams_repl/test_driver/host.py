@@ -30,7 +30,7 @@ _MAP_BYTES = 1 << 30
 """Size of the address space of a test's stores; the file grows with its rows."""
 
 
-class Topics(Protocol):
+class CollectorTopics(Protocol):
     """What the collector asks about topics (`testing.driver_tasks.DriverTopics`)."""
 
     def partitions(self, topic: str) -> int: ...
@@ -41,7 +41,7 @@ class Topics(Protocol):
 class DriverCollector:
     """Collects the output of the driver's tasks, in order."""
 
-    def __init__(self, topics: Topics) -> None:
+    def __init__(self, topics: CollectorTopics) -> None:
         self.sent: list[tuple[str, bytes | None, bytes | None, int, Headers, int]] = []
         self.tables: dict[tuple[str, int], DriverRows] = {}
         self.partitions, self.partition_of = topics.partitions, topics.partition_of

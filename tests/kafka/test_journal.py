@@ -14,10 +14,10 @@ from kstreams_repl.host.journal.journal_records import (
     Assignment,
     Claim,
     DesiredState,
-    InstanceReport,
+    InstanceHeartbeat,
     RetryOrder,
-    TaskReport,
-    Version,
+    TaskHeartbeat,
+    VersionRecord,
 )
 from kstreams_repl.host.kafka.admin import Admin
 from kstreams_repl.host.kafka.clients import ClientSettings, make_producer
@@ -50,9 +50,9 @@ def test_what_control_and_instances_write_is_read_by_others(
     settings: ClientSettings, admin: Admin, application: str, reader: JournalReader
 ) -> None:
     control, reports = JournalControl(settings, application), JournalReports(settings, application)
-    version = Version.of("builder.stream('in').to('out')", generation=1, version=1)
+    version = VersionRecord.of("builder.stream('in').to('out')", generation=1, version=1)
     control.write(DesiredState(1, "running", 1, 2), Assignment(1, {"0": ("0_0",), "1": ("0_1",)}), version)
-    report = InstanceReport(1, 0, "host:1:2", "running", at_ms=5, tasks={"0_0": TaskReport("RUNNING", {"in-0": 7}, lag=0)})
+    report = InstanceHeartbeat(1, 0, "host:1:2", "running", at_ms=5, tasks={"0_0": TaskHeartbeat("RUNNING", {"in-0": 7}, lag=0)})
     reports.send(report)
     reports.send(Claim(1, 0, epoch=3, owner="host:1:2"))
     assert reports.flush()
@@ -159,7 +159,7 @@ def test_a_command_that_cannot_be_written_leaves_nothing_open(
     control = JournalControl(settings, application, transaction_timeout_ms=60_000)
     control.write(DesiredState(1, "paused", 1, 1))
     with pytest.raises(ProductionError, match="larger than"):
-        control.write(DesiredState(2, "running", 1, 1), Version.of("x" * 2_000_000, generation=2, version=1))
+        control.write(DesiredState(2, "running", 1, 1), VersionRecord.of("x" * 2_000_000, generation=2, version=1))
     with suppress(KafkaException):  # it may have come to its end with the abort
         control._producer.flush(10)
     assert reader.catch_up(admin).desired == DesiredState(1, "paused", 1, 1)

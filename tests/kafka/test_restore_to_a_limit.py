@@ -11,7 +11,7 @@ import pytest
 from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
 from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
 from kstreams_repl.host.instance.state.changelog_reader import ChangelogReader
-from kstreams_repl.host.instance.state.changelogs import Changelog
+from kstreams_repl.host.instance.state.changelogs import ChangelogPartition
 from kstreams_repl.host.kafka.admin import Admin
 from kstreams_repl.host.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.system.types import TaskId, TopicPartition
@@ -34,7 +34,7 @@ def test_a_restore_to_a_limit_is_gone_on_with_from_there(broker: Any, tmp_path: 
     try:
         environment.take_ownership("owner")
         for limit in (10, 40):
-            logs = [(environment, Changelog(TaskId(0, 0), store, at))]
+            logs = [(environment, ChangelogPartition(TaskId(0, 0), store, at))]
             restore = ChangelogReader(settings, admin, logs, limits={at: limit}, floors={}, isolation="read_committed")
             restore.run(lambda: True, lambda progress: None)
             assert environment.positions[str(at)] == limit

@@ -18,7 +18,7 @@ import click
 
 from kstreams_repl.system.errors import KStreamsError
 from workshop.bench import json_output
-from workshop.bench.deployed import Measured, Settings
+from workshop.bench.deployed import MeasuredRun, Settings
 from workshop.bench.outputs import Output
 from workshop.bench.peers.kafka_streams import KAFKA_STREAMS, KafkaStreamsPeer, PeerRun, chosen_jdk, peer_option
 from workshop.bench.testbed import Testbed, open_testbed, where
@@ -43,7 +43,7 @@ class Case(ABC):
     peer_application: str
 
     @abstractmethod
-    def run(self, name: str, output: str) -> Measured:
+    def run(self, name: str, output: str) -> MeasuredRun:
         """Run it on Spark, into this topic."""
 
     @abstractmethod
@@ -128,7 +128,7 @@ def compare(
 
 def _measure(bench: str, case: Case, runs: int, peer: KafkaStreamsPeer | None) -> str | None:
     """Alternate our runs with the peer's; return why the outputs of the last two are not known to be equal, or None."""
-    ours: list[Measured] = []
+    ours: list[MeasuredRun] = []
     theirs: list[PeerRun] = []
     mine: Output | None = None
     other: Output | None = None
@@ -169,7 +169,7 @@ def fault_of(runs: Sequence[PeerRun], records: int, ours: Output | None, theirs:
     return f"{differences} differences in the final output ({ours} against {theirs})" if differences else None
 
 
-def _emit_ours(bench: str, case: Case, runs: Sequence[Measured]) -> None:
+def _emit_ours(bench: str, case: Case, runs: Sequence[MeasuredRun]) -> None:
     _emit(
         bench,
         case.name,
@@ -192,7 +192,7 @@ def _emit_theirs(bench: str, case: Case, runs: Sequence[PeerRun]) -> None:
     )
 
 
-def _emit(bench: str, name: str, runs: Sequence[Measured] | Sequence[PeerRun], **fields: Any) -> None:
+def _emit(bench: str, name: str, runs: Sequence[MeasuredRun] | Sequence[PeerRun], **fields: Any) -> None:
     rates = [run.rate for run in runs]
     json_output.emit(
         bench,

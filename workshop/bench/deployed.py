@@ -51,7 +51,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredRun:
     """One run: its start and end (seconds since 1970), and the number of committed records at each sample."""
 
     records: int
@@ -98,7 +98,7 @@ def run_workload(
     *,
     during: AbstractContextManager[object] | None = None,
     then: Callable[[Application], None] | None = None,
-) -> Measured:
+) -> MeasuredRun:
     """Run a workload of `workloads` with `run_topology`."""
     topology = workloads.topology(workload, topics)
     after_table = workload == "join"
@@ -118,7 +118,7 @@ def run_topology(
     then: Callable[[Application], None] | None = None,
     after_table: bool = False,
     settle_seconds: float = 0.0,
-) -> Measured:
+) -> MeasuredRun:
     """Deploy, wait until every record is committed, stop, and delete what the application made (except its output).
 
     Args:
@@ -169,7 +169,7 @@ def run_topology(
     if after_table:
         began = stream_began(samples, began)
     assert began is not None  # something was committed, so something was processed
-    return Measured(
+    return MeasuredRun(
         records,
         began,
         ended,

@@ -31,7 +31,7 @@ _LEAST_WARM_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class MemorySample:
     """One sample, at a time in seconds since the start: resident bytes, and the private bytes among them."""
 
     at: float
@@ -93,12 +93,12 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
     return sum((x - middle) * (y - level) for x, y in points) / spread if spread else 0.0
 
 
-def per_minute(samples: Sequence[Sample]) -> float:
+def per_minute(samples: Sequence[MemorySample]) -> float:
     """Return the growth of private memory in MB per minute."""
     return round(slope([(sample.at / 60, sample.private / 2**20) for sample in samples]), 3)
 
 
-def _emit_growth(group: str, samples: list[Sample], **fields: object) -> None:
+def _emit_growth(group: str, samples: list[MemorySample], **fields: object) -> None:
     half = samples[len(samples) // 2 :]
     json_output.emit(
         BENCH,
@@ -115,9 +115,9 @@ def _emit_growth(group: str, samples: list[Sample], **fields: object) -> None:
     )
 
 
-def _sampled(testbed: Testbed, app: Application, pace: Pace, warm: float, seconds: float) -> dict[str, list[Sample]]:
+def _sampled(testbed: Testbed, app: Application, pace: Pace, warm: float, seconds: float) -> dict[str, list[MemorySample]]:
     """Return the samples of each group, without the warm-up."""
-    found: dict[str, list[Sample]] = {group: [] for group in GROUPS}
+    found: dict[str, list[MemorySample]] = {group: [] for group in GROUPS}
     began = time.monotonic()
     while (at := time.monotonic() - began) < warm + seconds:
         if app.status == "failed":
@@ -125,7 +125,7 @@ def _sampled(testbed: Testbed, app: Application, pace: Pace, warm: float, second
         pace.check()
         if at >= warm:
             for group, (rss, private) in memory_by_group(testbed).items():
-                found[group].append(Sample(at, rss, private))
+                found[group].append(MemorySample(at, rss, private))
         time.sleep(_SAMPLE_SECONDS)
     return found
 

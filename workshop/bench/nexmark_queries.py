@@ -16,9 +16,8 @@ from typing import Any
 
 from kstreams_repl import JoinWindows, KStream, KTable, Processor, SessionWindows, Stores, TimeWindows, serdes
 from kstreams_repl.engine.dsl.timestamps import wall_clock_timestamp
-from workshop.bench import query_cases
 from workshop.bench.outputs import Compared
-from workshop.bench.query_cases import QueryTopics
+from workshop.bench.query_cases import BenchmarkQuery, QueryTopics
 
 Json = Any
 SECOND_MS, DAY_MS = 1000, 86_400_000
@@ -422,7 +421,7 @@ def rekeyed(auctions: Auctions) -> None:
     auctions.write(by_item.aggregate(_no_orders, _with_order, store="items", value_serde=serdes.json), serdes.string)
 
 
-class Query(query_cases.Query):
+class NexmarkQuery(BenchmarkQuery):
     """A query over `Auctions`."""
 
     topics = Auctions
@@ -431,29 +430,29 @@ class Query(query_cases.Query):
 _BOTH = ("auction", "bid")
 OWN = ("orders",)
 """A topic that is not Nexmark's; its values are JSON."""
-QUERIES: Mapping[str, Query] = {
-    "q0": Query(q0, "pass through", compared=Compared.RECORDS),
-    "q1": Query(q1, "convert a currency", compared=Compared.RECORDS),
-    "q2": Query(q2, "filter", compared=Compared.RECORDS),
-    "q3": Query(q3, "foreign-key join of filtered tables", ("person", "auction"), scale=10),
-    "q4": Query(q4, "stream-stream join, best bid, average by category", _BOTH),
-    "q5": Query(q5, "hopping count, auctions with the most bids"),
-    "q6": Query(q6, "stream-stream join, best bid, average of a seller's last ten", _BOTH),
-    "q7": Query(q7, "highest bid of a tumbling window"),
-    "q8": Query(q8, "table-table join by key and window", ("person", "auction"), scale=10),
-    "q9": Query(q9, "stream-stream join, best bid with its auction", _BOTH),
-    "q11": Query(q11, "re-key, session count"),
-    "q12": Query(q12, "re-key, tumbling count in processing time", compared=Compared.SUMS),
-    "q13": Query(q13, "join with a global table", compared=Compared.RECORDS, tables=("side",)),
-    "q14": Query(q14, "filter and computed fields", compared=Compared.RECORDS),
-    "q15": Query(q15, "distinct counts of a day (Processor API)"),
-    "q16": Query(q16, "distinct counts by channel (Processor API)"),
-    "q17": Query(q17, "statistics by auction and day, JSON aggregate"),
-    "q18": Query(q18, "re-key, last bid of a bidder and auction"),
-    "q19": Query(q19, "ten highest bids of an auction, JSON aggregate"),
-    "q20": Query(q20, "stream-stream join, all fields", _BOTH, Compared.RECORDS),
-    "q21": Query(q21, "regular expression", compared=Compared.RECORDS),
-    "q22": Query(q22, "split an address", compared=Compared.RECORDS),
-    "hopping": Query(hopping, "hopping count, 10 s by 2 s, 100,000 keys", OWN, scale=2),
-    "rekeyed": Query(rekeyed, "re-key, JSON aggregate", OWN, scale=2),
+QUERIES: Mapping[str, NexmarkQuery] = {
+    "q0": NexmarkQuery(q0, "pass through", compared=Compared.RECORDS),
+    "q1": NexmarkQuery(q1, "convert a currency", compared=Compared.RECORDS),
+    "q2": NexmarkQuery(q2, "filter", compared=Compared.RECORDS),
+    "q3": NexmarkQuery(q3, "foreign-key join of filtered tables", ("person", "auction"), scale=10),
+    "q4": NexmarkQuery(q4, "stream-stream join, best bid, average by category", _BOTH),
+    "q5": NexmarkQuery(q5, "hopping count, auctions with the most bids"),
+    "q6": NexmarkQuery(q6, "stream-stream join, best bid, average of a seller's last ten", _BOTH),
+    "q7": NexmarkQuery(q7, "highest bid of a tumbling window"),
+    "q8": NexmarkQuery(q8, "table-table join by key and window", ("person", "auction"), scale=10),
+    "q9": NexmarkQuery(q9, "stream-stream join, best bid with its auction", _BOTH),
+    "q11": NexmarkQuery(q11, "re-key, session count"),
+    "q12": NexmarkQuery(q12, "re-key, tumbling count in processing time", compared=Compared.SUMS),
+    "q13": NexmarkQuery(q13, "join with a global table", compared=Compared.RECORDS, tables=("side",)),
+    "q14": NexmarkQuery(q14, "filter and computed fields", compared=Compared.RECORDS),
+    "q15": NexmarkQuery(q15, "distinct counts of a day (Processor API)"),
+    "q16": NexmarkQuery(q16, "distinct counts by channel (Processor API)"),
+    "q17": NexmarkQuery(q17, "statistics by auction and day, JSON aggregate"),
+    "q18": NexmarkQuery(q18, "re-key, last bid of a bidder and auction"),
+    "q19": NexmarkQuery(q19, "ten highest bids of an auction, JSON aggregate"),
+    "q20": NexmarkQuery(q20, "stream-stream join, all fields", _BOTH, Compared.RECORDS),
+    "q21": NexmarkQuery(q21, "regular expression", compared=Compared.RECORDS),
+    "q22": NexmarkQuery(q22, "split an address", compared=Compared.RECORDS),
+    "hopping": NexmarkQuery(hopping, "hopping count, 10 s by 2 s, 100,000 keys", OWN, scale=2),
+    "rekeyed": NexmarkQuery(rekeyed, "re-key, JSON aggregate", OWN, scale=2),
 }

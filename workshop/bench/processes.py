@@ -18,7 +18,7 @@ _SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class ProcessSample:
     """One sample: processor seconds used since the processes began, resident bytes, and the largest number of private bytes of a
     single process."""
 
@@ -66,7 +66,7 @@ class ProcessSampler:
     def __init__(self, processes: Callable[[], Iterable[psutil.Process]]) -> None:
         self._processes = processes
         self._cpu: dict[int, float] = {}
-        self._samples: list[Sample] = []
+        self._samples: list[ProcessSample] = []
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="bench-sampler", daemon=True)
 
@@ -117,4 +117,4 @@ class ProcessSampler:
                 continue
             rss, private = rss + resident, max(private, own)
             self._cpu[process.pid] = times.user + times.system
-        self._samples.append(Sample(time.time(), sum(self._cpu.values()), rss, private))
+        self._samples.append(ProcessSample(time.time(), sum(self._cpu.values()), rss, private))

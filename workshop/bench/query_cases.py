@@ -15,7 +15,7 @@ from kstreams_repl import KStream, KTable, StreamsBuilder, Topology, serdes
 from kstreams_repl.host.instance.state.state_directory import application_directory
 from kstreams_repl.repl.session.application.application import Application
 from workshop.bench.comparison import Case
-from workshop.bench.deployed import Measured, Settings, run_topology
+from workshop.bench.deployed import MeasuredRun, Settings, run_topology
 from workshop.bench.outputs import Compared, Output, read_output
 from workshop.bench.peers.kafka_streams import KafkaStreamsPeer, PeerRun
 from workshop.bench.processes import megabytes_in
@@ -58,7 +58,7 @@ class QueryTopics:
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class BenchmarkQuery:
     """One query.
 
     Attributes:
@@ -99,7 +99,7 @@ class Query:
 class QueryCase(Case):
     """One query over its topics, whose names begin with `prefix`; `twins` names the class of its twin, `twin` its method."""
 
-    query: Query
+    query: BenchmarkQuery
     twins: str
     twin: str
     prefix: str
@@ -108,7 +108,7 @@ class QueryCase(Case):
     twin_options: Mapping[str, str] = field(default_factory=dict)
     sizes: list[float] = field(default_factory=list)
 
-    def run(self, name: str, output: str) -> Measured:
+    def run(self, name: str, output: str) -> MeasuredRun:
         def weigh(app: Application) -> None:
             self.sizes.append(megabytes_in(application_directory(self.testbed.session.client.state_root, name)))
 
@@ -144,7 +144,7 @@ def query_case(
     settings: Settings,
     twins: str,
     name: str,
-    query: Query,
+    query: BenchmarkQuery,
     prefix: str,
     rows: Callable[[str], tuple[int, Iterable[Row]]],
     *,

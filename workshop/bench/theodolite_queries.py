@@ -20,7 +20,7 @@ from typing import Any
 
 from kstreams_repl import Processor, Serde, Stores, Suppressed, TimeWindows, serdes
 from workshop.bench.outputs import Compared
-from workshop.bench.query_cases import Query, QueryTopics
+from workshop.bench.query_cases import BenchmarkQuery, QueryTopics
 from workshop.bench.workloads import Row
 
 Json = Any
@@ -158,7 +158,7 @@ def _rule_offsets(consumers: int) -> array[int]:
     return array("q", sorted(offsets))
 
 
-class Router:
+class EventRouter:
     """Returns the record once for each consumer whose rule matches it: random ranges of 63 bits, each as wide as its share of the
     selectivity. Made again where it is unpickled, so that the rules exist before the first record."""
 
@@ -166,7 +166,7 @@ class Router:
         self._consumers, self._offsets, self._width = consumers, _rule_offsets(consumers), int(_SELECTIVITY / consumers * 2**63)
 
     def __reduce__(self) -> Any:
-        return Router, (self._consumers,)
+        return EventRouter, (self._consumers,)
 
     def __call__(self, key: Any, data: bytes) -> list[tuple[str, bytes]]:
         offsets, at = self._offsets, int.from_bytes(data[:8], "big") >> 1
@@ -202,7 +202,7 @@ class StatefulConsumer(Processor):
 
 def shuffle(topics: QueryTopics, consumers: int) -> None:
     records = topics.stream("input", key_serde=serdes.bytes, value_serde=serdes.bytes)
-    matches = records.flat_map(Router(consumers)).repartition(name="matches", key_serde=serdes.string, value_serde=serdes.bytes)
+    matches = records.flat_map(EventRouter(consumers)).repartition(name="matches", key_serde=serdes.string, value_serde=serdes.bytes)
     topics.write(matches.process(StatefulConsumer), value_serde=serdes.bytes)
 
 
@@ -215,13 +215,13 @@ def shuffle_1_000_000(topics: QueryTopics) -> None:
 
 
 _READS = ("input",)
-QUERIES: Mapping[str, Query] = {
-    "uc1": Query(uc1, "database storage: convert and write", _READS, Compared.RECORDS, scale=10),
-    "uc2": Query(uc2, "downsampling: statistics of a sensor's minute", _READS, scale=10),
-    "uc3": Query(uc3, "time attributes: re-key to sensor and hour, statistics in 30 windows of 30 days", _READS),
-    "uc4": Query(uc4, "hierarchical aggregation with a feedback topic", _READS, scale=2, tables=("groups",), feeds_back=True),
-    "shuffle-100000": Query(shuffle_100_000, "routing to 100,000 stateful consumers", _READS, Compared.KEYS, scale=5),
-    "shuffle-1000000": Query(shuffle_1_000_000, "routing to 1,000,000 stateful consumers", _READS, Compared.KEYS, scale=5),
+QUERIES: Mapping[str, BenchmarkQuery] = {
+    "uc1": BenchmarkQuery(uc1, "database storage: convert and write", _READS, Compared.RECORDS, scale=10),
+    "uc2": BenchmarkQuery(uc2, "downsampling: statistics of a sensor's minute", _READS, scale=10),
+    "uc3": BenchmarkQuery(uc3, "time attributes: re-key to sensor and hour, statistics in 30 windows of 30 days", _READS),
+    "uc4": BenchmarkQuery(uc4, "hierarchical aggregation with a feedback topic", _READS, scale=2, tables=("groups",), feeds_back=True),
+    "shuffle-100000": BenchmarkQuery(shuffle_100_000, "routing to 100,000 stateful consumers", _READS, Compared.KEYS, scale=5),
+    "shuffle-1000000": BenchmarkQuery(shuffle_1_000_000, "routing to 1,000,000 stateful consumers", _READS, Compared.KEYS, scale=5),
 }
 
 

@@ -13,7 +13,7 @@ import click
 from kstreams_repl.engine.config import AT_LEAST_ONCE, EXACTLY_ONCE_V2
 from workshop.bench import outputs
 from workshop.bench.comparison import Case, compare, comparison_options
-from workshop.bench.deployed import Measured, Settings, run_workload
+from workshop.bench.deployed import MeasuredRun, Settings, run_workload
 from workshop.bench.outputs import Compared, Output
 from workshop.bench.peers.kafka_streams import KafkaStreamsPeer, PeerRun
 from workshop.bench.testbed import Testbed
@@ -81,7 +81,7 @@ class _WorkloadCase(Case):
     topics: Topics
     keys: int
 
-    def run(self, name: str, output: str) -> Measured:
+    def run(self, name: str, output: str) -> MeasuredRun:
         return run_workload(self.testbed, self.workload, replace(self.topics, output=output), self.records, self.settings, name)
 
     def run_peer(self, peer: KafkaStreamsPeer, name: str, output: str) -> PeerRun:

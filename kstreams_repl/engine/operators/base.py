@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from kstreams_repl.engine.processor.api import Cancellable
 from kstreams_repl.engine.processor.punctuation import PunctuationType
 from kstreams_repl.system.types import Headers, Outlet, RowLoop, TaskId
 
@@ -26,10 +27,6 @@ Process = Callable[[Any, Any, int, Headers], None]
 
 Change = tuple[Any, Any, bool]
 """A table record's value: (new, old, is_latest). `old` is None unless the parent is configured to send it."""
-
-
-class Cancellable(Protocol):
-    def cancel(self) -> None: ...
 
 
 class TaskContext(Protocol):

@@ -27,12 +27,12 @@ from kstreams_repl.engine.stores.kinds.join_grace_buffer import JoinGraceBuffer
 from kstreams_repl.engine.stores.kinds.key_value import KeyValue, TimestampedKeyValue
 from kstreams_repl.engine.stores.kinds.lru import Lru
 from kstreams_repl.engine.stores.kinds.outer_join import OuterJoin
-from kstreams_repl.engine.stores.kinds.session import Session
+from kstreams_repl.engine.stores.kinds.session import SessionStore
 from kstreams_repl.engine.stores.kinds.suppress_buffer import SuppressBuffer
 from kstreams_repl.engine.stores.kinds.time_ordered_window import TimeOrderedRows, TimeOrderedWindow
 from kstreams_repl.engine.stores.kinds.versioned import Versioned, VersionedRows
-from kstreams_repl.engine.stores.kinds.window import Sequence, Window
-from kstreams_repl.engine.stores.layers.bytes_store import EngineRows, Rows
+from kstreams_repl.engine.stores.kinds.window import Sequence, WindowStore
+from kstreams_repl.engine.stores.layers.bytes_store import EngineRows, PhysicalRows
 from kstreams_repl.engine.stores.layers.caching_store import CachedObjects
 from kstreams_repl.engine.stores.layers.codec import Codec
 from kstreams_repl.engine.stores.layers.header_rows import HeaderCodec, PlainObjects
@@ -145,7 +145,7 @@ class _Opening:
             time_first=time_first,
         )
 
-    def objects(self, rows: Rows, codec: Codec, *, keep_reads: bool = False, cacheable: bool = True) -> StoredObjects:
+    def objects(self, rows: PhysicalRows, codec: Codec, *, keep_reads: bool = False, cacheable: bool = True) -> StoredObjects:
         objects: StoredObjects
         expiring = rows if isinstance(rows, SegmentedRows | TimeOrderedRows) else None
         visible = expiring.visible if expiring else None
@@ -224,10 +224,10 @@ def _open_window(opening: _Opening, *, timestamped: bool) -> StateStore:
     }
     serdes = (opening.key_serde, opening.value_serde)
     if codec.log_headers is None:
-        return Window(opening.name, objects, rows, *serdes, **about)
+        return WindowStore(opening.name, objects, rows, *serdes, **about)
     store = WindowWithHeaders(opening.name, objects, rows, *serdes, **about)
     plain = PlainObjects(objects, timestamped=True, cached_segments=store.cached_segments)
-    store.plain = Window(opening.name, plain, rows, *serdes, **about)
+    store.plain = WindowStore(opening.name, plain, rows, *serdes, **about)
     store.plain.indexable = False
     return store
 
@@ -237,10 +237,10 @@ def _session(opening: _Opening) -> StateStore:
     codec = opening.codec(timestamped=False)
     objects = opening.objects(rows, codec)
     if codec.log_headers is None:
-        return Session(opening.name, objects, rows, opening.key_serde, persistent=opening.persistent)
+        return SessionStore(opening.name, objects, rows, opening.key_serde, persistent=opening.persistent)
     store = SessionWithHeaders(opening.name, objects, rows, opening.key_serde, persistent=opening.persistent)
     plain = PlainObjects(objects, timestamped=False, cached_segments=store.cached_segments)
-    store.plain = Session(opening.name, plain, rows, opening.key_serde, persistent=opening.persistent)
+    store.plain = SessionStore(opening.name, plain, rows, opening.key_serde, persistent=opening.persistent)
     store.plain.indexable, store.plain.forgets_headers = False, True
     return store
 

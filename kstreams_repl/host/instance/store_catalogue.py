@@ -33,7 +33,7 @@ _SETTINGS = ("default.dsl.store", "dsl.store.format")
 
 
 @dataclass(frozen=True, slots=True)
-class StorePart:
+class SubtopologyStores:
     """The stores of one sub-topology. `source_topics` are real names."""
 
     id: int
@@ -46,11 +46,11 @@ class StorePart:
 class StoreCatalogue:
     """The stores of an application, as far as reading them needs it."""
 
-    parts: tuple[StorePart, ...] = ()
+    parts: tuple[SubtopologyStores, ...] = ()
     internal_topics: frozenset[str] = frozenset()
     """Empty: `StorePart.source_topics` are real names already."""
 
-    def subtopologies(self) -> tuple[StorePart, ...]:
+    def subtopologies(self) -> tuple[SubtopologyStores, ...]:
         """Return the parts, as `Topology.subtopologies`."""
         return self.parts
 
@@ -59,7 +59,7 @@ class StoreCatalogue:
         """The stores of tasks by name, as `Topology.stores`."""
         return {builder.name: builder for part in self.parts if not part.global_ for builder in part.stores}
 
-    def global_stores(self) -> StorePart | None:
+    def global_stores(self) -> SubtopologyStores | None:
         """Return the part of global stores, as `Topology.global_stores`."""
         return next((part for part in self.parts if part.global_), None)
 
@@ -106,7 +106,7 @@ def read_catalogue(root: Path, application_id: str) -> tuple[StoreCatalogue, dic
         )
     try:
         parts = tuple(
-            StorePart(int(part["id"]), tuple(map(_builder, part["stores"])), bool(part["global"]), tuple(map(str, part["topics"])))
+            SubtopologyStores(int(part["id"]), tuple(map(_builder, part["stores"])), bool(part["global"]), tuple(map(str, part["topics"])))
             for part in content["parts"]
         )
         return StoreCatalogue(parts), {name: content[name] for name in _SETTINGS if name in content}

@@ -104,7 +104,7 @@ class Assignment(_Single):
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class VersionRecord:
     """The source text of one version of the topology, its hash, and its ``describe()`` text. Control keys ``version/<n>``.
 
     Attributes:
@@ -126,7 +126,7 @@ class Version:
         return f"control/version/{self.version}"
 
     @classmethod
-    def of(cls, source: str, *, generation: int, version: int, description: str = "", at_ms: int = 0) -> Version:
+    def of(cls, source: str, *, generation: int, version: int, description: str = "", at_ms: int = 0) -> VersionRecord:
         """Create a version with the hash of its source."""
         return cls(generation, version, source, source_hash(source), description, at_ms)
 
@@ -181,7 +181,7 @@ class KeptOffsets(_Single):
 
 
 @dataclass(frozen=True, slots=True)
-class TaskReport:
+class TaskHeartbeat:
     """A task as reported by its instance. Positions are by ``topic-partition``; ``lag`` is in unprocessed records, -1 when unknown."""
 
     state: Name
@@ -207,7 +207,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class InstanceReport:
+class InstanceHeartbeat:
     """The heartbeat of an instance. Instance key ``host/instance/<slot>``.
 
     ``owner`` names the process as its claims do; ``done`` is True when the epoch of its claim has ended: what it processed is committed,
@@ -223,7 +223,7 @@ class InstanceReport:
     at_ms: Millis
     epoch: Number = 0
     version: Number = 0
-    tasks: dict[TaskName, TaskReport] = field(default_factory=dict)
+    tasks: dict[TaskName, TaskHeartbeat] = field(default_factory=dict)
     failure: Failure | None = None
     done: bool = False
     host: Name = ""
@@ -386,13 +386,13 @@ class TappedValues:
         return f"tapped/{self.slot}"
 
 
-ControlRecord = DesiredState | Assignment | Version | StopOffsets | KeptOffsets
-InstanceRecord = InstanceReport | Measured | Claim | ServerAddress | RetryOrder | TapRequest | TappedValues
+ControlRecord = DesiredState | Assignment | VersionRecord | StopOffsets | KeptOffsets
+InstanceRecord = InstanceHeartbeat | Measured | Claim | ServerAddress | RetryOrder | TapRequest | TappedValues
 JournalRecord = ControlRecord | InstanceRecord
 
-CONTROL_KINDS: Mapping[str, type[Any]] = {cls.kind: cls for cls in (DesiredState, Assignment, Version, StopOffsets, KeptOffsets)}
+CONTROL_KINDS: Mapping[str, type[Any]] = {cls.kind: cls for cls in (DesiredState, Assignment, VersionRecord, StopOffsets, KeptOffsets)}
 INSTANCE_KINDS: Mapping[str, type[Any]] = {
-    cls.kind: cls for cls in (InstanceReport, Measured, Claim, ServerAddress, RetryOrder, TapRequest, TappedValues)
+    cls.kind: cls for cls in (InstanceHeartbeat, Measured, Claim, ServerAddress, RetryOrder, TapRequest, TappedValues)
 }
 _INSTANCE_KEYS = ("instance/", "claim/", "server/", "order/", "tap/", "tapped/")
 

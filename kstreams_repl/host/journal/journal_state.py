@@ -21,7 +21,7 @@ from kstreams_repl.host.journal.journal_records import (
     Assignment,
     Claim,
     DesiredState,
-    InstanceReport,
+    InstanceHeartbeat,
     KeptOffsets,
     Measured,
     RetryOrder,
@@ -29,7 +29,7 @@ from kstreams_repl.host.journal.journal_records import (
     StopOffsets,
     TappedValues,
     TapRequest,
-    Version,
+    VersionRecord,
     decode,
 )
 from kstreams_repl.system.errors import SerializationError
@@ -55,8 +55,8 @@ class JournalState:
         self.assignment: Assignment | None = None
         self.stop_offsets: StopOffsets | None = None
         self.kept_offsets: KeptOffsets | None = None
-        self._versions: dict[int, Version] = {}
-        self._reports: dict[int, InstanceReport] = {}
+        self._versions: dict[int, VersionRecord] = {}
+        self._reports: dict[int, InstanceHeartbeat] = {}
         self._measured: dict[int, Measured] = {}
         self._claims: dict[tuple[str, int], Claim] = {}
         """By run and slot: the winning claim of the latest epoch."""
@@ -74,7 +74,7 @@ class JournalState:
         """Values at nodes in the order of their arrival. The reader that asked for them takes them; all others skip their records."""
         self._busy: frozenset[int] | None = None
         """The slots with a claim in progress when the application was ordered to pause or stop; None while it is to run."""
-        self._reports_at_command: dict[int, InstanceReport] = {}
+        self._reports_at_command: dict[int, InstanceHeartbeat] = {}
         """The reports at that time: they do not answer the command."""
 
     def __repr__(self) -> str:
@@ -87,12 +87,12 @@ class JournalState:
         return self.desired.generation if self.desired else 0
 
     @property
-    def versions(self) -> Mapping[int, Version]:
+    def versions(self) -> Mapping[int, VersionRecord]:
         """All versions by number."""
         return MappingProxyType(self._versions)
 
     @property
-    def reports(self) -> Mapping[int, InstanceReport]:
+    def reports(self) -> Mapping[int, InstanceHeartbeat]:
         """The latest report of each slot in the current generation."""
         return MappingProxyType(self._reports)
 
@@ -168,7 +168,7 @@ class JournalState:
             return False
         if record is None:
             return self._forget(name)
-        if not isinstance(record, Version) and record.generation < self.generation:
+        if not isinstance(record, VersionRecord) and record.generation < self.generation:
             self.ignored += 1
             return False
         match record:
@@ -189,9 +189,9 @@ class JournalState:
                 self.stop_offsets = record
             case KeptOffsets():
                 self.kept_offsets = record
-            case Version():
+            case VersionRecord():
                 self._versions[record.version] = record
-            case InstanceReport():
+            case InstanceHeartbeat():
                 before = self._reports.get(record.slot)
                 if not record.figures and before is not None and before.generation == record.generation:
                     record = replace(record, figures=before.figures, host=record.host or before.host)

@@ -1,6 +1,6 @@
 """SQL over topics, stores and dataframes: find the names in the query, resolve each to a table, register it, run the query in the sandbox.
 
-Names are resolved elsewhere (`TableSource`); this module only knows that a table is Arrow columns or a dataframe. The fields of a JSON
+Names are resolved elsewhere (`TableCatalog`); this module only knows that a table is Arrow columns or a dataframe. The fields of a JSON
 object become columns; the whole struct is available as ``value`` if the query names it.
 """
 
@@ -75,7 +75,7 @@ class _Read:
     commits: str
 
 
-class TableSource(Protocol):
+class TableCatalog(Protocol):
     """Resolves the names in a query."""
 
     def table(self, schema: str, name: str, limits: Limits) -> TopicScan | TableData | Any | None:
@@ -89,7 +89,7 @@ class TableSource(Protocol):
         """Receive every (schema, name) of the query before the first `table` call, so that related tables can be read together."""
 
 
-def run_sql(query: str, source: TableSource, *, limits: Limits | None = None) -> SqlResult:
+def run_sql(query: str, source: TableCatalog, *, limits: Limits | None = None) -> SqlResult:
     """Run one SELECT (also FROM, WITH, PIVOT, DESCRIBE, SUMMARIZE) or EXPLAIN.
 
     Raises:
@@ -120,7 +120,7 @@ class _OtherColumnsNeeded(Exception):
     """The query names a field that none of the records read has."""
 
 
-def _run_sql(query: str, source: TableSource, limits: Limits, pushed: _Pushed) -> SqlResult:
+def _run_sql(query: str, source: TableCatalog, limits: Limits, pushed: _Pushed) -> SqlResult:
     database = open_sandbox()
     empty: list[str] = []
     try:
@@ -161,7 +161,7 @@ def _run_sql(query: str, source: TableSource, limits: Limits, pushed: _Pushed) -
 
 
 def _tables(
-    database: duckdb.DuckDBPyConnection, parsed: Mapping[str, Any], source: TableSource, limits: Limits, *, bounds: bool
+    database: duckdb.DuckDBPyConnection, parsed: Mapping[str, Any], source: TableCatalog, limits: Limits, *, bounds: bool
 ) -> dict[tuple[str, str], Any]:
     """Return the tables that a query names, by schema and name; topics have yet to be read."""
     tables = table_names(parsed)
@@ -259,7 +259,7 @@ def table_names(parsed: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
     return [(schema, name, not schema and name.lower() in ctes) for schema, name in tables]
 
 
-def _single_query(database: duckdb.DuckDBPyConnection, query: str, source: TableSource) -> str:
+def _single_query(database: duckdb.DuckDBPyConnection, query: str, source: TableCatalog) -> str:
     try:
         statements = database.extract_statements(query)
     except duckdb.Error as error:
@@ -277,7 +277,7 @@ def _single_query(database: duckdb.DuckDBPyConnection, query: str, source: Table
     return text
 
 
-def _unquoted(query: str, source: TableSource) -> str:
+def _unquoted(query: str, source: TableCatalog) -> str:
     """Return a hint about a name that must be quoted in SQL; "" if the query contains none."""
     for name in source.names():
         if not re.fullmatch(r"\w+", name) and re.search(rf'(?<![\w."-]){re.escape(name)}(?![\w."-])', query):
@@ -285,7 +285,7 @@ def _unquoted(query: str, source: TableSource) -> str:
     return ""
 
 
-def _refuse_two(one: str, other: str, source: TableSource) -> None:
+def _refuse_two(one: str, other: str, source: TableCatalog) -> None:
     names = set(source.names())
     if one in names and other in names:
         raise SqlError(
@@ -374,7 +374,7 @@ def _relation(database: duckdb.DuckDBPyConnection, query: str, empty: list[str],
     return relation
 
 
-def _unknown(schema: str, name: str, source: TableSource) -> SqlError:
+def _unknown(schema: str, name: str, source: TableCatalog) -> SqlError:
     known = sorted(name for name in source.names() if not name.startswith("_"))  # IPython's _1, _2, … can be dataframes
     shown = f"{schema}.{name}" if schema else name
     if schema and shown in known:

@@ -39,7 +39,7 @@ from kstreams_repl.serving.local_stores import LocalStores
 from kstreams_repl.serving.server.access import Traffic
 from kstreams_repl.serving.server.application import make_application
 from kstreams_repl.serving.server.changes import ChangelogFeed, ChangeReader, topic_of
-from kstreams_repl.serving.server.limits import Limits as ServerLimits
+from kstreams_repl.serving.server.limits import ServerLimits
 from kstreams_repl.serving.server.local_reads import LocalReads
 from kstreams_repl.serving.server.routes import Served
 from kstreams_repl.serving.server.routing import Router
@@ -86,7 +86,7 @@ class StoreTables(SessionTables):
         return list(self._stores)
 
 
-class QueryServer:
+class SessionQueryServer:
     """One server process.
 
     Args:
@@ -267,7 +267,7 @@ def main() -> int:
     request = pickle.load(sys.stdin.buffer)  # written by the process that started this one, never read from a topic
     assert isinstance(request, ServeRequest)
     try:
-        server = QueryServer(request, unpack(request.shipment))
+        server = SessionQueryServer(request, unpack(request.shipment))
         with contextlib.suppress(BrokerUnavailableError):
             server.follower.refresh(seconds=_FIRST_SECONDS)
         asyncio.run(server.run())

@@ -19,7 +19,7 @@ from starlette.responses import Response
 
 from kstreams_repl.host.query_tokens import SCHEME, QueryTokens, is_signed, token_of
 from kstreams_repl.serving.server.answers import error_answer
-from kstreams_repl.serving.server.limits import Limits
+from kstreams_repl.serving.server.limits import ServerLimits
 from kstreams_repl.system.errors import AccessDeniedError, CallError, KStreamsError, QueryLimitError, QueryServerError
 
 _LOG = logging.getLogger("kstreams_repl.serving")
@@ -64,7 +64,7 @@ class Gate:
         hosts: host names by which this server may be asked.
     """
 
-    def __init__(self, app: Asgi, tokens: QueryTokens, hosts: Collection[str], limits: Limits, traffic: Traffic) -> None:
+    def __init__(self, app: Asgi, tokens: QueryTokens, hosts: Collection[str], limits: ServerLimits, traffic: Traffic) -> None:
         self._app = app
         self._tokens = tokens
         self._hosts = frozenset(name.lower().strip("[]") for name in hosts)

@@ -13,7 +13,7 @@ from kstreams_repl.serving.local_stores import LocalStores
 from kstreams_repl.serving.position import Position, PositionBound
 from kstreams_repl.serving.read import BEHIND, Read, rows_of, value_in
 from kstreams_repl.serving.rows import KEY_VALUE, WINDOWS, row_maker
-from kstreams_repl.serving.server.limits import Limits
+from kstreams_repl.serving.server.limits import ServerLimits
 from kstreams_repl.serving.task_view import TaskView
 from kstreams_repl.system.errors import CallError, QueryLimitError, StateStoreNotAvailableError
 from kstreams_repl.system.types import TopicPartition
@@ -33,7 +33,7 @@ _KEYS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class PartitionRows:
     """Rows of one partition.
 
     Attributes:
@@ -69,7 +69,7 @@ class LocalReads:
         changelog_of: Callable[[StoreBuilder], str] = lambda builder: "",
         behind: Callable[[TopicPartition, int], int] = lambda at, position: 0,
         *,
-        most_bytes: int = Limits().page_bytes,
+        most_bytes: int = ServerLimits().page_bytes,
     ) -> None:
         self._stores = stores
         self._most_bytes = most_bytes
@@ -78,7 +78,7 @@ class LocalReads:
         self._lags: dict[TopicPartition, tuple[int, float, int]] = {}
         self._lock = threading.Lock()
 
-    def read(self, read: Read, partition: int, stale: bool) -> Rows:
+    def read(self, read: Read, partition: int, stale: bool) -> PartitionRows:
         """Return the rows of one partition. Raises as `LocalStores.view`.
 
         Raises:
@@ -131,25 +131,25 @@ class LocalReads:
             kept = self._lags[at] = (position, now, self._behind(at, position))
         return kept[2]
 
-    def _rows(self, read: Read, builder: StoreBuilder, partition: int, view: TaskView) -> Rows:
+    def _rows(self, read: Read, builder: StoreBuilder, partition: int, view: TaskView) -> PartitionRows:
         if read.kind == "count":
-            return Rows([{"partition": partition, "count": view.approximate_count(builder)}], view.position)
+            return PartitionRows([{"partition": partition, "count": view.approximate_count(builder)}], view.position)
         row = row_maker(builder)
         if read.kind == "get":
             value = value_in(read, view.store(builder))
-            return Rows([] if value is None else [row(read.key, value)], view.position)
+            return PartitionRows([] if value is None else [row(read.key, value)], view.position)
         view.count_bytes()
         if read.kind == "many":
             values = self._values(read.keys, builder, view)
             rows = [row(key, value) for key, value in zip(read.keys, values, strict=True) if value is not None]
-            return Rows(rows, view.position, size=view.bytes_read)
+            return PartitionRows(rows, view.position, size=view.bytes_read)
         rows = []
         pairs = rows_of(read, view.store(builder), builder)
         for key, value in pairs:
             rows.append(row(key, value))
             if len(rows) == read.limit or view.bytes_read > self._most_bytes:
                 break
-        return Rows(rows, view.position, next(pairs, None) is None, view.bytes_read)
+        return PartitionRows(rows, view.position, next(pairs, None) is None, view.bytes_read)
 
     def _values(self, keys: Sequence[Any], builder: StoreBuilder, view: TaskView) -> list[Any]:
         values: list[Any] = []

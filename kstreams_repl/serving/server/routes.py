@@ -18,7 +18,7 @@ from kstreams_repl.host.instance.store_catalogue import NOTE
 from kstreams_repl.serving.read import Read
 from kstreams_repl.serving.server.access import HOP, Traffic
 from kstreams_repl.serving.server.answers import ARROW, arrow_answer, json_answer, rows_answer
-from kstreams_repl.serving.server.limits import Limits
+from kstreams_repl.serving.server.limits import ServerLimits
 from kstreams_repl.serving.server.parsing import parse_read, refuse_unknown, truth
 from kstreams_repl.serving.server.routing import Answer, Router
 from kstreams_repl.serving.wire import keys_from_wire, page_text, position_to_wire, rows_to_wire, to_wire
@@ -44,7 +44,7 @@ class Served:
     router: Router
     named: dict[str, StoreBuilder]
     default_key_serde: Any
-    limits: Limits
+    limits: ServerLimits
     traffic: Traffic
     sql: Callable[[str, int], Any]
     picture: Callable[[Any], dict[str, Any]]

@@ -22,7 +22,7 @@ from kstreams_repl.serving.discovery import DRIVER, Discovery
 from kstreams_repl.serving.position import Position
 from kstreams_repl.serving.read import BEHIND, Read
 from kstreams_repl.serving.remote_errors import error_of
-from kstreams_repl.serving.server.limits import Limits
+from kstreams_repl.serving.server.limits import ServerLimits
 from kstreams_repl.serving.server.local_reads import LocalReads
 from kstreams_repl.serving.wire import from_wire, position_from_wire
 from kstreams_repl.system.errors import (
@@ -80,7 +80,7 @@ class Router:
         tokens: QueryTokens,
         *,
         certificates: Any = True,
-        most_bytes: int = Limits().page_bytes,
+        most_bytes: int = ServerLimits().page_bytes,
     ) -> None:
         self.discovery = discovery
         self._most_bytes = most_bytes

@@ -18,7 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from kstreams_repl.host.instance.metadata import HostInfo
 from kstreams_repl.serving.server.access import Asgi, Traffic
-from kstreams_repl.serving.server.limits import Limits
+from kstreams_repl.serving.server.limits import ServerLimits
 from kstreams_repl.system.errors import ConfigError, QueryServerError
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -80,7 +80,7 @@ def listen(bind: HostInfo, *, tls: bool, insecure: bool = False) -> socket.socke
 
 
 def make_server(
-    app: Asgi, limits: Limits, traffic: Traffic, *, certfile: Path | None = None, keyfile: Path | None = None
+    app: Asgi, limits: ServerLimits, traffic: Traffic, *, certfile: Path | None = None, keyfile: Path | None = None
 ) -> uvicorn.Server:
     """Return a server for `app`; run it with ``await server.serve(sockets=[...])``.
 
@@ -108,7 +108,7 @@ def make_server(
     return uvicorn.Server(config)
 
 
-def _protocol(limits: Limits, traffic: Traffic) -> type[asyncio.Protocol]:
+def _protocol(limits: ServerLimits, traffic: Traffic) -> type[asyncio.Protocol]:
     class BoundedProtocol(H11Protocol):
         """HTTP/1.1 with a time limit for each request to arrive, and for each answer to be taken."""
 

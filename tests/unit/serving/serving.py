@@ -19,7 +19,7 @@ from kstreams_repl.serving.discovery import Discovery
 from kstreams_repl.serving.local_stores import LocalStores
 from kstreams_repl.serving.server.access import Asgi, Traffic
 from kstreams_repl.serving.server.application import make_application
-from kstreams_repl.serving.server.limits import Limits
+from kstreams_repl.serving.server.limits import ServerLimits
 from kstreams_repl.serving.server.local_reads import LocalReads
 from kstreams_repl.serving.server.metrics import metrics_text
 from kstreams_repl.serving.server.page import files
@@ -60,8 +60,8 @@ class Journal:
 class Server:
     """The server of one place; `app` is its ASGI application. `start` runs it with uvicorn on loopback."""
 
-    def __init__(self, state: Any, journal: Journal, place: str = "driver", *, limits: Limits | None = None, ends: int = 0) -> None:
-        self.traffic, self.limits = Traffic(), limits or Limits()
+    def __init__(self, state: Any, journal: Journal, place: str = "driver", *, limits: ServerLimits | None = None, ends: int = 0) -> None:
+        self.traffic, self.limits = Traffic(), limits or ServerLimits()
         self.tokens: QueryTokens = tokens_in(Path(state.root) / "tokens")
         topology = state.topology
         self.discovery = Discovery("queried", topology.subtopologies(), (), state.config, lambda: journal.state)

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 import kstreams_repl as ks
 from kstreams_repl.host.instance.metadata import HostInfo
 from kstreams_repl.host.query_tokens import FILE, is_signed, signature, tokens_in
-from kstreams_repl.serving.server.limits import Limits
+from kstreams_repl.serving.server.limits import ServerLimits
 from kstreams_repl.serving.server.routes import ROUTES
 from kstreams_repl.serving.server.serving import host_names, listen, published_host
 from kstreams_repl.system.errors import ConfigError
@@ -260,7 +260,7 @@ def test_limits_on_rows_bodies_keys_and_open_requests(state: Callable[..., Any])
     made = state(ks.Stores.persistent_key_value_store("counts"))
     made.write(0, lambda stores: [stores["counts"].put(f"{n:04}", n) for n in range(50)])
     journal = Journal().assign({"0": ("0_0",)}).claim(0, "driver").serve("driver", 1)
-    server = Server(made, journal, limits=Limits(rows=20, body=100, per_client=0))
+    server = Server(made, journal, limits=ServerLimits(rows=20, body=100, per_client=0))
     try:
         with client(server, headers=server.headers) as web:
             answer = web.get("/state/stores/counts/0001")

@@ -24,7 +24,7 @@ import kstreams_repl as ks
 from kstreams_repl.engine.partitioning import partition_for_key
 from kstreams_repl.engine.stores.engine.read_only import _HANDLES, _SPARE_TRANSACTIONS
 from kstreams_repl.host.instance.metadata import HostInfo
-from kstreams_repl.serving.server.limits import Limits
+from kstreams_repl.serving.server.limits import ServerLimits
 from kstreams_repl.system.errors import ConfigError, QueryServerError
 from tests.spark.hosting import settle
 from tests.unit.serving.serving import Journal, Server
@@ -44,7 +44,7 @@ def serve(state: Callable[..., Any]) -> Iterator[Callable[..., Server]]:
             keys = [key for key in map("k{}".format, range(rows)) if partition_for_key(key.encode(), 2) == partition]
             at.write(partition, lambda stores, keys=keys: [stores["texts"].put(key, f"{key}{text}") for key in keys])
         journal = Journal().assign({"0": ("0_0",), "1": ("0_1",)}).claim(0, "driver").claim(1, "driver").serve("driver", 1)
-        made.append(Server(at, journal, limits=Limits(**limits)).start(tls=tls))
+        made.append(Server(at, journal, limits=ServerLimits(**limits)).start(tls=tls))
         return made[-1]
 
     yield start

@@ -1,6 +1,6 @@
 """The log of the user's calls on a builder, so that a topology can be built again, or built without one notebook cell.
 
-Actors: a `Handle` is an object that the user holds (a stream, a table, a grouping); a `Call` is one outermost method call on a
+Actors: a `Handle` is an object that the user holds (a stream, a table, a grouping); a `LoggedCall` is one outermost method call on a
 handle; the `BuildLog` runs calls at once, so that errors are raised where they are made, and can *replay* them from the first on
 a fresh graph. A replay updates the state of the handles that the user already holds, so that variables from earlier cells keep
 working.
@@ -53,7 +53,7 @@ class Handle:
 
 
 @dataclass(eq=False, slots=True)
-class Call:
+class LoggedCall:
     """One call by the user.
 
     Attributes:
@@ -117,7 +117,7 @@ class BuildLog:
     """
 
     def __init__(self) -> None:
-        self.calls: list[Call] = []
+        self.calls: list[LoggedCall] = []
         self.graph = GraphBuilder()
         self.problems: list[Problem] = []
         self.source_serdes: Mapping[str, Pair] = {}
@@ -125,8 +125,8 @@ class BuildLog:
         self._inside = False
         self._stale = False
         self._position: dict[str, int] = {}
-        self._replaced: dict[str, list[Call]] = {}
-        self._behind: dict[str, Call | None] = {}
+        self._replaced: dict[str, list[LoggedCall]] = {}
+        self._behind: dict[str, LoggedCall | None] = {}
         """For each removed cell: the call that came after it."""
         self._runs: dict[str, int] = {}
 
@@ -144,7 +144,7 @@ class BuildLog:
         except KStreamsError as error:
             error.fields.setdefault("node", kwargs.get("name") or f"{function.__name__.lstrip('_')}()")
             raise
-        call = Call(function, owner, tuple(map(_repeatable, args)), {k: _repeatable(v) for k, v in kwargs.items()}, user_origin())
+        call = LoggedCall(function, owner, tuple(map(_repeatable, args)), {k: _repeatable(v) for k, v in kwargs.items()}, user_origin())
         try:
             call.result = self._execute(call)
         except BaseException as error:
@@ -283,7 +283,7 @@ class BuildLog:
         origins = (origin for call in self.calls for origin in (call.origin, *call.edited.values()))
         return {origin.file for origin in origins if origin.file is not None}
 
-    def _maker(self, node: str) -> Call:
+    def _maker(self, node: str) -> LoggedCall:
         if self._stale:
             self.replay()
         made = {name: call for call in reversed(self.calls) for name in call.nodes}
@@ -311,7 +311,7 @@ class BuildLog:
             self.remove_cell(cell)
             self._position[cell] = position
         elif self._behind.get(cell) in self.calls:
-            self._position[cell] = self.calls.index(cast("Call", self._behind[cell]))
+            self._position[cell] = self.calls.index(cast("LoggedCall", self._behind[cell]))
         self._behind.pop(cell, None)
         if old or lost:
             self._replaced[cell] = [*old, *lost]
@@ -322,7 +322,7 @@ class BuildLog:
             self._runs[run.cell] = run.run
             self.begin_cell(run.cell)
 
-    def _execute(self, call: Call) -> Any:
+    def _execute(self, call: LoggedCall) -> Any:
         self._inside = True
         self.graph.origin = call.origin
         made = self.graph.made = list[str]()
@@ -337,7 +337,7 @@ class BuildLog:
             self._inside = False
             self.graph.origin = None
 
-    def _insert(self, call: Call) -> None:
+    def _insert(self, call: LoggedCall) -> None:
         cell = call.origin.cell
         position = None if cell is None else self._position.get(cell)
         if cell is None or position is None:
@@ -407,22 +407,22 @@ def go_back_to(topology: Topology, present: Any) -> tuple[Handle, set[str], set[
     return present if present._log is builder._log else builder, before - after, after
 
 
-def _bound(call: Call) -> tuple[inspect.BoundArguments, dict[str, Any]]:
+def _bound(call: LoggedCall) -> tuple[inspect.BoundArguments, dict[str, Any]]:
     """Return a call's arguments, and those that can be given by name."""
     bound = inspect.signature(call.function).bind(call.owner, *call.args, **call.kwargs)
     return bound, {name: value for name, value in bound.arguments.items() if name != "self"}
 
 
-def _method(call: Call) -> Any:
+def _method(call: LoggedCall) -> Any:
     return call.function
 
 
-def _given_name(call: Call) -> Any:
+def _given_name(call: LoggedCall) -> Any:
     name = call.kwargs.get("name") or call.kwargs.get("store")
     return (call.function, name) if isinstance(name, str) else None
 
 
-def _signature(call: Call) -> Any:
+def _signature(call: LoggedCall) -> Any:
     """Return the called method and its arguments, except streams and tables, which are new in each run."""
     plain = [argument for argument in call.args if not isinstance(argument, Handle)]
     named = {name: value for name, value in call.kwargs.items() if not isinstance(value, Handle)}

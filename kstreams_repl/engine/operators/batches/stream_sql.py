@@ -70,7 +70,7 @@ class StreamSql(BatchOperator):
             database.close()
 
 
-class Query(Generic[P]):
+class BatchQuery(Generic[P]):
     """A query over batches in one task: the columns that it reads, and its plan for each type of keys and values.
 
     Args:
@@ -190,7 +190,7 @@ class _Plan:
     is_object: bool
 
 
-class _Sql(Query[_Plan]):
+class _Sql(BatchQuery[_Plan]):
     """`StreamSql` in one task."""
 
     def __init__(self, operator: StreamSql, database: Any) -> None:

@@ -20,7 +20,7 @@ from kstreams_repl.engine.operators.batches.batch_operator import BatchOperator,
 from kstreams_repl.engine.operators.batches.record_columns import COORDINATES, VALUE, BatchResult, RecordColumns
 from kstreams_repl.engine.operators.batches.sql_grouping import AT, ORDER, Grouping, Merge, group, key_name
 from kstreams_repl.engine.operators.batches.sql_syntax import parsed
-from kstreams_repl.engine.operators.batches.stream_sql import NO_RECORDS, Kinds, Query, braced
+from kstreams_repl.engine.operators.batches.stream_sql import NO_RECORDS, BatchQuery, Kinds, braced
 from kstreams_repl.engine.operators.batches.stream_sql_aggregate import MergePartials
 from kstreams_repl.engine.serdes import Serde
 from kstreams_repl.system.errors import TopologyError
@@ -98,7 +98,7 @@ class _Plan:
     as_json: Sequence[int]
 
 
-class _Partials(Query[_Plan]):
+class _Partials(BatchQuery[_Plan]):
     """`StreamSqlPartials` in one task."""
 
     grouping: Grouping

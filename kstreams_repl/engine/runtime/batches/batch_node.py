@@ -31,7 +31,7 @@ BATCH_RECORDS = 16_384
 """Records of a batch: enough that the cost of a call does not count, few enough to stay in the processor's cache."""
 
 
-class WaitingRecord(NamedTuple):
+class BatchedRecord(NamedTuple):
     """One record that entered the node, with the context in which its results are forwarded."""
 
     key: Any
@@ -86,7 +86,7 @@ class BatchNode:
         self.run = run
         """Runs the work; named after the node, so that a stack shows it (`compile.named`)."""
         node.on_close(self._work.close)
-        self._waiting: list[WaitingRecord] = []
+        self._waiting: list[BatchedRecord] = []
         self._most = 1 if mixing is Mixing.RECORDS else BATCH_RECORDS
 
     @property
@@ -100,7 +100,7 @@ class BatchNode:
         """Take one record in: the node's entry."""
         record, waiting, node = self._node.record, self._waiting, self.name
         waiting.append(
-            WaitingRecord(
+            BatchedRecord(
                 own_copy(key, node=node), own_copy(value, node=node), timestamp, headers, record.topic, record.partition, record.offset,
                 record.timestamp, record.headers, record.raw_key, record.raw_value, self._clock.now,
             )
@@ -122,7 +122,7 @@ class BatchNode:
             record.raw_key, record.raw_value = raw_key, raw_value
             clock.now = max(now, clock.now)
 
-    def _process(self, waiting: Sequence[WaitingRecord]) -> None:
+    def _process(self, waiting: Sequence[BatchedRecord]) -> None:
         try:
             result = self.run(_columns_of(waiting))
             keys = [waiting[row].key for row in result.rows] if result.keys is None else result.keys
@@ -164,14 +164,14 @@ class BatchNode:
             for _ in range(count):
                 self._node.drop(reason)
 
-    def _locate(self, one: WaitingRecord) -> None:
+    def _locate(self, one: BatchedRecord) -> None:
         record = self._node.record
         record.topic, record.partition, record.offset = one.topic, one.partition, one.offset
         record.timestamp, record.headers = one.record_timestamp, one.record_headers
         record.raw_key, record.raw_value = one.raw_key, one.raw_value
         self._clock.now = one.stream_time
 
-    def _refuse(self, one: WaitingRecord, error: BaseException) -> None:
+    def _refuse(self, one: BatchedRecord, error: BaseException) -> None:
         """Ask the handler about a record that fails alone; raise if it does not continue."""
         self._locate(one)
         self._node.record.raised(error)
@@ -325,7 +325,7 @@ class _Chunk(NamedTuple):
         return list(map((other or serde).serialize, self.key_objects(serde)))
 
 
-def _columns_of(waiting: Sequence[WaitingRecord]) -> RecordColumns:
+def _columns_of(waiting: Sequence[BatchedRecord]) -> RecordColumns:
     keys, values, timestamps, headers, _, partitions, offsets, *_ = zip(*waiting, strict=True)
     return RecordColumns(
         len(waiting), lambda: keys, lambda: values, timestamps, partitions, offsets, headers if any(headers) else None

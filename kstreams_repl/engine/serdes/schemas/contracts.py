@@ -80,7 +80,7 @@ def declared_by(serde: Serde) -> tuple[Declared, ...]:
     return tuple(declared for item in arguments if isinstance(item, Serde) for declared in declared_by(item))
 
 
-class Answer(NamedTuple):
+class SubjectFit(NamedTuple):
     """What the registry says of a candidate.
 
     Attributes:
@@ -126,7 +126,7 @@ class RegistryQuestions:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def may_write(self, declared: Declared) -> Answer | None:
+    def may_write(self, declared: Declared) -> SubjectFit | None:
         """Return whether a schema may be written under its subject; None: the subject has no versions."""
         with _asking(declared):
             subject, schema = self._registered(declared)
@@ -137,7 +137,7 @@ class RegistryQuestions:
             reason = self._misfit(declared, subject, schema, latest, "" if level.endswith("TRANSITIVE") else "/latest")
             registers = declared.format is not None and declared.format.options.auto_register
             has_it = (reason is not None or not registers) and self._has(subject, schema)
-            return Answer(subject, level, latest.version, reason is None or has_it, has_it, reason is None, reason or "")
+            return SubjectFit(subject, level, latest.version, reason is None or has_it, has_it, reason is None, reason or "")
 
     def unreadable(self, declared: Declared, written: Declared | None = None) -> str:
         """Return why values cannot be read with a schema; "" if they can, or the registry does not say.

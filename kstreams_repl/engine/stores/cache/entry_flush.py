@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.serdes.base import of_values
 from kstreams_repl.engine.stores.cache.cache_entry import CacheEntry, EntryState, Frozen, is_deletion
-from kstreams_repl.engine.stores.layers.bytes_store import Rows, logged_columns
+from kstreams_repl.engine.stores.layers.bytes_store import PhysicalRows, logged_columns
 from kstreams_repl.engine.stores.layers.codec import Codec
 from kstreams_repl.engine.stores.layers.object_store import EntryListener
 from kstreams_repl.engine.stores.log.changelog import Changelog
@@ -44,7 +44,7 @@ class EntryFlush:
         "_context",
     )  # fmt: skip
 
-    def __init__(self, rows: Rows, codec: Codec, changelog: Changelog, record_context: RecordContext) -> None:
+    def __init__(self, rows: PhysicalRows, codec: Codec, changelog: Changelog, record_context: RecordContext) -> None:
         self._rows = rows
         self._write_many = logged_columns(rows, changelog)
         self._codec = codec

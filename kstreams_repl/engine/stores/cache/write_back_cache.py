@@ -21,7 +21,7 @@ from kstreams_repl.engine.stores.cache.cache_entry import NOTHING, CacheEntry, E
 from kstreams_repl.engine.stores.cache.dirty_entries import DirtyBytes, DirtyEntries
 from kstreams_repl.engine.stores.cache.entry_flush import Columns, EntryFlush
 from kstreams_repl.engine.stores.cache.record_cache import RecordCache
-from kstreams_repl.engine.stores.layers.bytes_store import Rows, merged_over
+from kstreams_repl.engine.stores.layers.bytes_store import PhysicalRows, merged_over
 from kstreams_repl.engine.stores.layers.codec import SMALL, Codec
 from kstreams_repl.engine.stores.layers.object_store import EntryListener
 from kstreams_repl.engine.stores.log.changelog import Changelog
@@ -56,7 +56,7 @@ class WriteBackCache:
 
     def __init__(
         self,
-        rows: Rows,
+        rows: PhysicalRows,
         codec: Codec,
         changelog: Changelog,
         record_context: RecordContext,

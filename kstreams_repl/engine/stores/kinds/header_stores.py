@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from kstreams_repl.engine.stores.kinds.key_value import KeyValue, TimestampedKeyValue
-from kstreams_repl.engine.stores.kinds.session import Session
+from kstreams_repl.engine.stores.kinds.session import SessionStore
 from kstreams_repl.engine.stores.kinds.time_ordered_window import TimeOrderedWindow
-from kstreams_repl.engine.stores.kinds.window import Window
+from kstreams_repl.engine.stores.kinds.window import WindowStore
 from kstreams_repl.engine.stores.kinds.window_reads import WindowReads
 from kstreams_repl.system.errors import SerializationError
 from kstreams_repl.system.types import AggregationWithHeaders, Windowed
@@ -55,7 +55,7 @@ class _WindowWithHeaders(WindowReads):
         self.put_raw(self._bytes(key), checked_row(self.name, value), window_start)
 
 
-class WindowWithHeaders(_WindowWithHeaders, Window):
+class WindowWithHeaders(_WindowWithHeaders, WindowStore):
     """A window store of `ValueTimestampHeaders`."""
 
 
@@ -63,10 +63,10 @@ class TimeOrderedWindowWithHeaders(_WindowWithHeaders, TimeOrderedWindow):
     """A window store in time order, of `ValueTimestampHeaders`."""
 
 
-class SessionWithHeaders(Session):
+class SessionWithHeaders(SessionStore):
     """A session store of `AggregationWithHeaders`."""
 
-    plain: Session
+    plain: SessionStore
 
     def put(self, session_key: Windowed, aggregate: Any) -> None:
         if aggregate is not None and not isinstance(aggregate, AggregationWithHeaders):

@@ -24,7 +24,7 @@ _SUFFIX = struct.Struct(">qq")
 SUFFIX_SIZE = 16
 
 
-class Session(SegmentedStore):
+class SessionStore(SegmentedStore):
     """A session store; `find_closed` is for emit on window close."""
 
     forgets_headers = False

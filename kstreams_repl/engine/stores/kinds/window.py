@@ -70,7 +70,7 @@ class Sequence:
         return self.value
 
 
-class Window(WindowReads, SegmentedStore):
+class WindowStore(WindowReads, SegmentedStore):
     """A window store over segmented rows."""
 
     last_suffix = _SUFFIX.pack(MAX_LONG, 0x7FFFFFFF)

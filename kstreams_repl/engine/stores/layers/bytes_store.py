@@ -1,6 +1,6 @@
 """The bytes under a typed store: physical keys, and the corresponding changelog keys.
 
-`Rows` is the seam between the layers above (objects, caches) and the physical layout below. A key-value store uses its engine
+`PhysicalRows` is the seam between the layers above (objects, caches) and the physical layout below. A key-value store uses its engine
 directly; window and session stores prefix every key with a segment id (`segments.py`).
 """
 
@@ -14,7 +14,7 @@ from kstreams_repl.engine.stores.layers.codec import Codec
 from kstreams_repl.engine.stores.log.changelog import Changelog
 
 
-class Rows(Protocol):
+class PhysicalRows(Protocol):
     """The physical rows of one store. `get` and `put` are plain callables."""
 
     get: Callable[[bytes], bytes | None]
@@ -36,7 +36,7 @@ PutMany = Callable[[Sequence[bytes], Sequence[bytes | None]], None]
 """(keys, stored bytes): equivalent to one `put` after the other."""
 
 
-def many_at_once(rows: Rows) -> PutMany:
+def many_at_once(rows: PhysicalRows) -> PutMany:
     """Return the rows' own `put_many`, or one that calls `put` for each row."""
 
     def one_by_one(keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
@@ -83,7 +83,7 @@ Write = Callable[[bytes, bytes | None, int], None]
 """(physical key, stored bytes or None, timestamp of the current record): write a row and log it."""
 
 
-def logged_write(rows: Rows, codec: Codec, changelog: Changelog, put: Callable[[bytes, bytes | None], None] | None = None) -> Write:
+def logged_write(rows: PhysicalRows, codec: Codec, changelog: Changelog, put: Callable[[bytes, bytes | None], None] | None = None) -> Write:
     """Return the change-logging layer: it writes a row, then logs it, whether or not the row was accepted (as Kafka Streams does).
 
     Args:
@@ -131,7 +131,7 @@ LogColumns = Callable[[Sequence[bytes], Sequence[bytes | None], Sequence[bytes |
 """(physical keys, stored bytes, changelog values, changelog timestamps): write rows and log them."""
 
 
-def logged_columns(rows: Rows, changelog: Changelog) -> LogColumns:
+def logged_columns(rows: PhysicalRows, changelog: Changelog) -> LogColumns:
     """Return `logged_write` for columns of rows that have been encoded."""
     put_many, log_key = many_at_once(rows), rows.log_key
 

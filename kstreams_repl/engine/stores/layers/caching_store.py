@@ -12,7 +12,7 @@ from typing import Any
 
 from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.stores.cache.record_cache import ENTRY_OVERHEAD, ITEM, Entry, NamedCache, RecordCache
-from kstreams_repl.engine.stores.layers.bytes_store import Rows, logged_write, merged_over
+from kstreams_repl.engine.stores.layers.bytes_store import PhysicalRows, logged_write, merged_over
 from kstreams_repl.engine.stores.layers.codec import Codec
 from kstreams_repl.engine.stores.layers.object_store import EntryListener
 from kstreams_repl.engine.stores.log.changelog import Changelog
@@ -28,7 +28,7 @@ class CachedObjects:
 
     def __init__(
         self,
-        rows: Rows,
+        rows: PhysicalRows,
         codec: Codec,
         changelog: Changelog,
         record_context: RecordContext,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from kstreams_repl.engine.processor.record_context import RecordContext
-from kstreams_repl.engine.stores.layers.bytes_store import LogColumns, Rows, logged_columns, logged_write
+from kstreams_repl.engine.stores.layers.bytes_store import LogColumns, PhysicalRows, logged_columns, logged_write
 from kstreams_repl.engine.stores.layers.codec import NO_TYPES, SMALL, TEXTS, Codec
 from kstreams_repl.engine.stores.log.changelog import Changelog
 
@@ -41,7 +41,7 @@ class StoredObjects(Protocol):
 class WriteThroughObjects:
     """Serializes, stores and logs each write immediately."""
 
-    def __init__(self, rows: Rows, codec: Codec, changelog: Changelog, record_context: RecordContext) -> None:
+    def __init__(self, rows: PhysicalRows, codec: Codec, changelog: Changelog, record_context: RecordContext) -> None:
         self._rows = rows
         self._codec = codec
         self._changelog = changelog
@@ -83,7 +83,7 @@ class WriteBackObjects:
 
     def __init__(
         self,
-        rows: Rows,
+        rows: PhysicalRows,
         codec: Codec,
         changelog: Changelog,
         record_context: RecordContext,

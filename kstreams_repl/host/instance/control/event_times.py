@@ -17,7 +17,7 @@ from pathlib import Path
 
 from kstreams_repl.host.instance.control.channel import ReportedTimes
 from kstreams_repl.host.instance.control.journal_follower import Follower
-from kstreams_repl.host.journal.journal_records import InstanceReport
+from kstreams_repl.host.journal.journal_records import InstanceHeartbeat
 
 FIELD = "event_times"
 """Name of the field in a report."""
@@ -58,7 +58,7 @@ class JournalTimes:
         self._generation = generation
         self._others = [other for other in range(slots) if other != slot]
         self.reported: Sequence[int] | None = None
-        self._read: dict[int, tuple[InstanceReport, Sequence[int] | None, float]] = {}
+        self._read: dict[int, tuple[InstanceHeartbeat, Sequence[int] | None, float]] = {}
 
     def report(self, times: Sequence[int]) -> None:
         self.reported = list(times)
@@ -76,7 +76,7 @@ class JournalTimes:
         return found
 
 
-def _times_in(report: InstanceReport) -> Sequence[int] | None:
+def _times_in(report: InstanceHeartbeat) -> Sequence[int] | None:
     try:
         times = json.loads(report.figures or "{}").get(FIELD)
     except (ValueError, AttributeError):

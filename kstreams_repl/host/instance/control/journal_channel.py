@@ -27,7 +27,7 @@ from kstreams_repl.host.instance.control.event_times import FIELD, JournalTimes
 from kstreams_repl.host.instance.control.file_channel import FileChannel
 from kstreams_repl.host.instance.control.journal_follower import Follower, forget
 from kstreams_repl.host.instance.control.journal_taps import JournalTapServer
-from kstreams_repl.host.journal.journal_records import Claim, Failure, InstanceReport, InstanceStateName, Measured, RetryOrder
+from kstreams_repl.host.journal.journal_records import Claim, Failure, InstanceHeartbeat, InstanceStateName, Measured, RetryOrder
 from kstreams_repl.host.journal.journal_state import JournalState
 from kstreams_repl.host.kafka.clients import ClientSettings
 
@@ -43,7 +43,7 @@ _MOST_FIGURES = 400_000
 """Characters of a report: a record of the journal holds a megabyte, in which each quotation mark of the report counts twice."""
 _MOST_TEXT = 10_000
 """Characters of each text in a report that is too long: an exception of a user's function may quote its input."""
-_NONE: Mapping[int, InstanceReport] = MappingProxyType({})
+_NONE: Mapping[int, InstanceHeartbeat] = MappingProxyType({})
 _STATES = frozenset(get_args(InstanceStateName))
 
 
@@ -63,7 +63,7 @@ class JournalChannel(FileChannel):
         self._application_id = application_id
         self._follower: Follower | None = None
         self._send: Callable[[int, Signal], None] | None = None
-        self._cleared: dict[int, InstanceReport] = {}
+        self._cleared: dict[int, InstanceHeartbeat] = {}
 
     def attach(self, end: Callable[[], int], send: Callable[[int, Signal], None]) -> None:
         """Follow the journal; a repeated call keeps the existing follower."""
@@ -199,7 +199,7 @@ class JournalInstanceControl:
         bare = _BARE.issuperset(content)  # of an epoch without work: the stores may be on another executor
         failure = content.get("failure")
         self._follower.writer.send(
-            InstanceReport(
+            InstanceHeartbeat(
                 self.generation,
                 self.slot,
                 f"{self._executor}:{os.getpid()}",
@@ -320,7 +320,7 @@ class JournalClaim:
         return None
 
 
-def reports_of(state: JournalState, generation: int, cleared: Mapping[int, InstanceReport] = _NONE) -> dict[int, dict[str, Any]]:
+def reports_of(state: JournalState, generation: int, cleared: Mapping[int, InstanceHeartbeat] = _NONE) -> dict[int, dict[str, Any]]:
     """Return the last report of each slot in a generation, but for those that were cleared."""
     return {
         slot: content_of(report)
@@ -329,7 +329,7 @@ def reports_of(state: JournalState, generation: int, cleared: Mapping[int, Insta
     }
 
 
-def content_of(report: InstanceReport) -> dict[str, Any]:
+def content_of(report: InstanceHeartbeat) -> dict[str, Any]:
     """Return a report of the journal in the form of one in a file."""
     try:
         figures = json.loads(report.figures or "{}")

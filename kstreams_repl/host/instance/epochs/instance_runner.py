@@ -22,7 +22,7 @@ from kstreams_repl.host.instance.epochs.instance_cache import InstanceCache
 from kstreams_repl.host.instance.epochs.lifecycle import RunnerLifecycle, RunnerState
 from kstreams_repl.host.instance.failures.crash_watchdog import CrashWatchdog
 from kstreams_repl.host.instance.failures.failure_report import failure_of
-from kstreams_repl.host.instance.failures.retries import Retries
+from kstreams_repl.host.instance.failures.retries import SlotRetries
 from kstreams_repl.host.instance.initialization.task_activation import activate_restored
 from kstreams_repl.host.instance.initialization.task_initialization import Interrupted, open_instance
 from kstreams_repl.host.instance.instance import Instance
@@ -114,7 +114,7 @@ class _Runner:
         self._watchdog = watchdog
         life = RunnerLifecycle(plan.application_id, slot, plan.generation) if cache is None else cache.lifecycle(plan, slot)
         self._reporter = SlotReporter(plan, slot, control, executor, life, epoch.carried)
-        self._retries = Retries(plan.application_id, slot)
+        self._retries = SlotRetries(plan.application_id, slot)
         self._instance: Instance | None = None
         self._loop: PollLoop | None = None
 

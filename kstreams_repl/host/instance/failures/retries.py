@@ -28,7 +28,7 @@ _THROTTLE = LogThrottle()
 """Of the whole process: a runner ends with its epoch, while a broker may be unavailable for many epochs."""
 
 
-class Retries:
+class SlotRetries:
     """The retries of one slot in one run."""
 
     def __init__(self, application_id: str, slot: int) -> None:

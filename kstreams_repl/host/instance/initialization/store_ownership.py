@@ -15,7 +15,7 @@ from kstreams_repl.engine.runtime.task import TaskSpec
 from kstreams_repl.engine.stores.engine.base import Environment
 from kstreams_repl.engine.stores.layers.row_format import keep_row_format
 from kstreams_repl.host.instance.instance import Instance, wall_clock
-from kstreams_repl.host.instance.state.changelogs import Changelog, ChangelogBounds, changelogs_of
+from kstreams_repl.host.instance.state.changelogs import ChangelogBounds, ChangelogPartition, changelogs_of
 from kstreams_repl.host.instance.state.environment_attributes import input_topic_ids, is_empty, remember_inputs, remember_topics
 from kstreams_repl.host.instance.state.snapshot_directory import snapshot_directory
 from kstreams_repl.host.instance.state.snapshots import fetch_snapshot, why_refused
@@ -34,7 +34,7 @@ _LOG = logging.getLogger("kstreams_repl.host.instance")
 
 def own_stores(
     instance: Instance, specs: Iterable[TaskSpec], undo: ExitStack, token: str, opened: OpenEnvironments, in_force: InForce
-) -> tuple[dict[str, Environment], list[Changelog]]:
+) -> tuple[dict[str, Environment], list[ChangelogPartition]]:
     """Open and own the environments; return them by task, and their changelogs.
 
     Args:
@@ -81,7 +81,7 @@ def _from_snapshot(
     instance: Instance,
     empty: Environment,
     spec: TaskSpec,
-    logs: list[Changelog],
+    logs: list[ChangelogPartition],
     bounds: ChangelogBounds,
     token: str,
     in_force: InForce,

@@ -21,7 +21,7 @@ from typing import Any
 
 from kstreams_repl.engine.stores.engine.base import Environment
 from kstreams_repl.host.instance.state.changelog_retention import check_whole
-from kstreams_repl.host.instance.state.changelogs import Changelog
+from kstreams_repl.host.instance.state.changelogs import ChangelogPartition
 from kstreams_repl.host.instance.state.environment_attributes import forget_inputs
 from kstreams_repl.host.kafka.admin import Admin
 from kstreams_repl.host.kafka.clients import ClientSettings, Isolation, make_consumer
@@ -73,7 +73,7 @@ class ChangelogReader:
         self,
         settings: ClientSettings,
         admin: Admin,
-        logs: Sequence[tuple[Environment, Changelog]],
+        logs: Sequence[tuple[Environment, ChangelogPartition]],
         *,
         limits: Mapping[TopicPartition, int],
         floors: Mapping[TopicPartition, int],
@@ -87,7 +87,7 @@ class ChangelogReader:
         self.progress = self._counts = RestoreProgress()
         if not logs:
             return
-        by_partition: dict[TopicPartition, list[tuple[Environment, Changelog]]] = {}
+        by_partition: dict[TopicPartition, list[tuple[Environment, ChangelogPartition]]] = {}
         for environment, log in logs:
             by_partition.setdefault(log.partition, []).append((environment, log))
         ends = admin.end_offsets(by_partition, isolation="read_uncommitted")

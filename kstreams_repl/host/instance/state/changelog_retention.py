@@ -25,7 +25,7 @@ from kstreams_repl.engine.commit.offset_metadata import OffsetMetadata
 from kstreams_repl.engine.runtime.metadata_names import hashed
 from kstreams_repl.engine.stores.engine.base import Environment
 from kstreams_repl.engine.stores.layers.segments import segment_interval_ms
-from kstreams_repl.host.instance.state.changelogs import Changelog
+from kstreams_repl.host.instance.state.changelogs import ChangelogPartition
 from kstreams_repl.system.errors import TaskCorruptedError
 from kstreams_repl.system.types import TopicPartition
 
@@ -38,13 +38,13 @@ FLOOR = "repl.k."
 """Prefix of the floors' names in the processor metadata."""
 
 
-def floor_name(log: Changelog, topic_ids: Mapping[str, str]) -> str:
+def floor_name(log: ChangelogPartition, topic_ids: Mapping[str, str]) -> str:
     """Return the floor's name in the metadata; it changes when the topic is deleted and recreated."""
     return FLOOR + hashed(f"{log.store.name}@{topic_ids.get(log.partition.topic, '')}")
 
 
 def floors_of(
-    logs: Iterable[Changelog], committed: Iterable[OffsetMetadata], topic_ids: Mapping[str, str]
+    logs: Iterable[ChangelogPartition], committed: Iterable[OffsetMetadata], topic_ids: Mapping[str, str]
 ) -> dict[TopicPartition, int]:
     """Return the committed floors of one task's logs; logs without a committed floor are left out."""
     entries: dict[str, int] = {}
@@ -55,7 +55,7 @@ def floors_of(
     return {partition: entries[name] for partition, name in named.items() if name in entries}
 
 
-def check_whole(environment: Environment, log: Changelog, first: int, floor: int | None) -> None:
+def check_whole(environment: Environment, log: ChangelogPartition, first: int, floor: int | None) -> None:
     """Refuse to restore a store from a log that begins after what the store still needs: after its floor if its records expire,
     else after its first record. The records before that are deleted.
 
@@ -95,7 +95,7 @@ def check_whole(environment: Environment, log: Changelog, first: int, floor: int
 
 @dataclass(slots=True)
 class _Log:
-    log: Changelog
+    log: ChangelogPartition
     name: str
     retention: int
     interval: int
@@ -126,7 +126,7 @@ class ChangelogFloors:
     """
 
     def __init__(
-        self, logs: Iterable[Changelog], topic_ids: Mapping[str, str], floors: Mapping[TopicPartition, int] | None = None
+        self, logs: Iterable[ChangelogPartition], topic_ids: Mapping[str, str], floors: Mapping[TopicPartition, int] | None = None
     ) -> None:
         self._logs: dict[TopicPartition, _Log] = {}
         known = floors or {}

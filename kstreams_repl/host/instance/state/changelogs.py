@@ -18,7 +18,7 @@ TOMBSTONE_SECONDS = 24 * 60 * 60
 
 
 @dataclass(frozen=True, slots=True)
-class Changelog:
+class ChangelogPartition:
     """One store of one task and the partition of its log."""
 
     task: TaskId
@@ -48,7 +48,7 @@ class Changelog:
         return TOMBSTONE_SECONDS if retention_ms is None else int(retention_ms) / 1000
 
 
-def changelogs_of(spec: TaskSpec) -> list[Changelog]:
+def changelogs_of(spec: TaskSpec) -> list[ChangelogPartition]:
     """Return the logs of a task's stores; stores without a log are left out."""
     logs = []
     for store in spec.subtopology.stores:
@@ -59,7 +59,7 @@ def changelogs_of(spec: TaskSpec) -> list[Changelog]:
         elif store.logging:
             topic = f"{spec.application_id}-{store.name}-changelog"
         if topic is not None:
-            logs.append(Changelog(spec.task_id, store, TopicPartition(topic, spec.task_id.partition)))
+            logs.append(ChangelogPartition(spec.task_id, store, TopicPartition(topic, spec.task_id.partition)))
     return logs
 
 
@@ -72,7 +72,7 @@ class ChangelogBounds:
     topic_ids: Mapping[str, str]
 
     @classmethod
-    def read(cls, admin: Admin, logs: Sequence[Changelog], inputs: Iterable[TopicPartition] = ()) -> ChangelogBounds:
+    def read(cls, admin: Admin, logs: Sequence[ChangelogPartition], inputs: Iterable[TopicPartition] = ()) -> ChangelogBounds:
         """Ask the broker.
 
         Args:

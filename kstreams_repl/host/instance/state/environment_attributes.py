@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from kstreams_repl.engine.stores.engine.base import Environment
-from kstreams_repl.host.instance.state.changelogs import Changelog
+from kstreams_repl.host.instance.state.changelogs import ChangelogPartition
 from kstreams_repl.system.types import TopicPartition
 
 AS_OF = "as-of"
@@ -61,7 +61,7 @@ def set_missing_as_of(environment: Environment, written: float | None) -> None:
         environment.commit({}, environment.commit_id)
 
 
-def remember_topics(environment: Environment, logs: Sequence[Changelog], topic_ids: Mapping[str, str]) -> None:
+def remember_topics(environment: Environment, logs: Sequence[ChangelogPartition], topic_ids: Mapping[str, str]) -> None:
     """Store the topic ids with the rows' next commit. The age of rows that begin now counts from now."""
     if environment.attribute(AS_OF) is None:
         set_as_of(environment, time.time())

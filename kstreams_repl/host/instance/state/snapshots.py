@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from kstreams_repl.engine.config import StreamsConfig
-from kstreams_repl.host.instance.state.changelogs import Changelog, ChangelogBounds
+from kstreams_repl.host.instance.state.changelogs import ChangelogBounds, ChangelogPartition
 from kstreams_repl.host.instance.state.environment_attributes import TOPIC_ID
 from kstreams_repl.host.instance.state.snapshot_directory import SnapshotDirectory
 from kstreams_repl.host.instance.state.state_cleanup import discard
@@ -135,7 +135,7 @@ def prune(directory: SnapshotDirectory, application_id: str, task: str, keep: in
 
 def why_refused(
     manifest: Manifest,
-    logs: Sequence[Changelog],
+    logs: Sequence[ChangelogPartition],
     bounds: ChangelogBounds,
     *,
     config: StreamsConfig,

@@ -21,7 +21,7 @@ from kstreams_repl.engine.stores.engine.base import Environment
 from kstreams_repl.engine.stores.layers.row_format import keep_row_format
 from kstreams_repl.engine.stores.log.changelog_restore import Restorer
 from kstreams_repl.host.instance.state.changelog_retention import check_whole, floors_of
-from kstreams_repl.host.instance.state.changelogs import Changelog, ChangelogBounds, changelogs_of
+from kstreams_repl.host.instance.state.changelogs import ChangelogBounds, ChangelogPartition, changelogs_of
 from kstreams_repl.host.instance.state.environment_attributes import (
     forget_inputs,
     remember_topics,
@@ -48,7 +48,9 @@ class StandbyTask:
         reached: the next offset to read of each changelog.
     """
 
-    def __init__(self, logs: list[Changelog], environment: Environment, firsts: Mapping[TopicPartition, int], *, dated: bool) -> None:
+    def __init__(
+        self, logs: list[ChangelogPartition], environment: Environment, firsts: Mapping[TopicPartition, int], *, dated: bool
+    ) -> None:
         self.logs = logs
         self.environment = environment
         self.reached = {
@@ -143,7 +145,7 @@ def open_standby_task(
         raise
 
 
-def standby_logs(spec: TaskSpec) -> list[Changelog]:
+def standby_logs(spec: TaskSpec) -> list[ChangelogPartition]:
     """Return the changelogs that a standby task follows. A store whose log is an input topic has no copies: that topic is no
     longer than the store needs.
     """

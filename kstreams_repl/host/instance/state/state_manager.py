@@ -21,7 +21,7 @@ from kstreams_repl.engine.runtime.task import TaskSpec
 from kstreams_repl.engine.stores.engine.base import Environment
 from kstreams_repl.engine.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.engine.stores.engine.write_lock import LockedError
-from kstreams_repl.host.instance.state.changelogs import Changelog, ChangelogBounds
+from kstreams_repl.host.instance.state.changelogs import ChangelogBounds, ChangelogPartition
 from kstreams_repl.host.instance.state.environment_attributes import (
     IN_MEMORY,
     INPUT,
@@ -110,7 +110,7 @@ def fresh_environment(environment: Environment, token: str, *, in_force: InForce
 
 def why_not_trusted(
     environment: Environment,
-    logs: Sequence[Changelog],
+    logs: Sequence[ChangelogPartition],
     bounds: ChangelogBounds,
     *,
     config: StreamsConfig,
@@ -127,7 +127,7 @@ def why_not_trusted(
     """
     if environment.path is None or is_empty(environment):
         return None
-    behind: list[Changelog] = []
+    behind: list[ChangelogPartition] = []
     for log in logs:
         position = environment.positions.get(str(log.partition))
         if not log.store.persistent or position is None:

@@ -33,7 +33,7 @@ from kstreams_repl.host.journal.journal_records import (
     KeptOffset,
     KeptOffsets,
     StopOffsets,
-    Version,
+    VersionRecord,
     encode,
 )
 from kstreams_repl.host.kafka.admin import Admin
@@ -286,11 +286,11 @@ class Generations:
     def _send(self, generation: int, signal: Signal) -> None:
         self._write(self._desired(generation, signal))
 
-    def _take(self, version: VersionText | None, generation: int) -> tuple[Version, ...]:
+    def _take(self, version: VersionText | None, generation: int) -> tuple[VersionRecord, ...]:
         if version is None:
             return ()
         self._version = version.number
-        written = Version.of(
+        written = VersionRecord.of(
             version.source, generation=generation, version=version.number, description=version.description, at_ms=_now()
         )
         source, counts = self._counted.get(version.number, ("", ""))

@@ -32,7 +32,7 @@ def records_where(records: Sequence[ReadRecord], condition: str) -> list[ReadRec
 
 
 class _Passed:
-    """The only table of the query (`inspection.TableSource`)."""
+    """The only table of the query (`inspection.TableCatalog`)."""
 
     def __init__(self, records: Sequence[ReadRecord]) -> None:
         self._records = records

@@ -26,7 +26,7 @@ from kstreams_repl.host.instance.instance import Instance
 from kstreams_repl.host.instance.polling import alignment
 from kstreams_repl.host.instance.polling.poll_loop import PollLoop
 from kstreams_repl.host.instance.polling.processing_threads import ThreadedPollLoop
-from kstreams_repl.host.journal.journal_records import InstanceReport
+from kstreams_repl.host.journal.journal_records import InstanceHeartbeat
 from kstreams_repl.system.types import TaskId, TopicPartition
 from tests.unit.engine.runtime.rig import Outbox
 from tests.unit.host.instance.rig import Client, instance_of, rows
@@ -414,8 +414,8 @@ def test_what_the_slots_of_a_host_report_to_each_other(tmp_path: Any) -> None:
 
 
 def test_instances_on_several_hosts_read_each_other_s_reports() -> None:
-    def report(slot: int, generation: int, figures: str) -> InstanceReport:
-        return InstanceReport(generation, slot, "w:1", "running", 0, host="h", done=False, failure=None, figures=figures)
+    def report(slot: int, generation: int, figures: str) -> InstanceHeartbeat:
+        return InstanceHeartbeat(generation, slot, "w:1", "running", 0, host="h", done=False, failure=None, figures=figures)
 
     follower: Any = SimpleNamespace(state=SimpleNamespace(reports={}))
     times = JournalTimes(follower, 3, 0, 4)

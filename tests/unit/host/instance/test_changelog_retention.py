@@ -14,14 +14,14 @@ from kstreams_repl.engine.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.engine.stores.layers.segments import segment_interval_ms
 from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
 from kstreams_repl.host.instance.state.changelog_retention import ChangelogFloors, check_whole, floors_of
-from kstreams_repl.host.instance.state.changelogs import Changelog
+from kstreams_repl.host.instance.state.changelogs import ChangelogPartition
 from kstreams_repl.system.errors import TaskCorruptedError
 from kstreams_repl.system.types import TaskId, TopicPartition
 
 AT = TopicPartition("app-w-changelog", 0)
 RETENTION = 200_000
-LOG = Changelog(TaskId(0, 0), StoreBuilder("w", StoreKind.TIMESTAMPED_WINDOW, retention_ms=RETENTION, window_size_ms=10), AT)
-ROWS = Changelog(TaskId(0, 0), StoreBuilder("r", StoreKind.TIMESTAMPED_KEY_VALUE), TopicPartition("app-r-changelog", 0))
+LOG = ChangelogPartition(TaskId(0, 0), StoreBuilder("w", StoreKind.TIMESTAMPED_WINDOW, retention_ms=RETENTION, window_size_ms=10), AT)
+ROWS = ChangelogPartition(TaskId(0, 0), StoreBuilder("r", StoreKind.TIMESTAMPED_KEY_VALUE), TopicPartition("app-r-changelog", 0))
 IDS = {AT.topic: "id"}
 
 

@@ -13,7 +13,7 @@ from kstreams_repl.host.instance.control.channel import Signal
 from kstreams_repl.host.instance.control.journal_channel import JournalChannel, JournalInstanceControl, content_of
 from kstreams_repl.host.instance.failures.failure_report import failure_of
 from kstreams_repl.host.journal.journal import JournalReports
-from kstreams_repl.host.journal.journal_records import Claim, DesiredState, InstanceReport, encode
+from kstreams_repl.host.journal.journal_records import Claim, DesiredState, InstanceHeartbeat, encode
 from kstreams_repl.host.journal.journal_state import JournalState
 from kstreams_repl.host.kafka.clients import ClientSettings
 from kstreams_repl.host.spark.failures.failure_translation import error_from, error_of_end
@@ -98,7 +98,7 @@ def test_a_failure_with_a_long_text_reaches_the_driver(tmp_path: Path, word: str
 def test_a_report_that_the_client_does_not_take_is_left_out() -> None:
     """It raised in the middle of whatever the instance was at, though a report never fails."""
     reports = JournalReports(ClientSettings("127.0.0.1:1"), "app")
-    reports.send(InstanceReport(1, 0, "me", "running", 1, figures="x" * 2_000_000))
+    reports.send(InstanceHeartbeat(1, 0, "me", "running", 1, figures="x" * 2_000_000))
     assert reports.failed == 1
     reports.close()
 
@@ -109,9 +109,9 @@ def test_a_slot_that_a_pause_found_between_two_epochs_counts_as_paused(tmp_path:
         DesiredState(1, "running", 1, 3, 0),
         Claim(1, 0, 0, "a", "r"),
         Claim(1, 1, 0, "b", "r", partition=1),
-        InstanceReport(1, 0, "a", "running", 5, figures='{"records": 7}'),
-        InstanceReport(1, 0, "a", "running", 6, done=True),
-        InstanceReport(1, 1, "b", "running", 6),
+        InstanceHeartbeat(1, 0, "a", "running", 5, figures='{"records": 7}'),
+        InstanceHeartbeat(1, 0, "a", "running", 6, done=True),
+        InstanceHeartbeat(1, 1, "b", "running", 6),
         DesiredState(1, "paused", 1, 3, 0),
     )
     channel: Any = JournalChannel(tmp_path, ClientSettings("nowhere:1"), "app")
@@ -121,7 +121,7 @@ def test_a_slot_that_a_pause_found_between_two_epochs_counts_as_paused(tmp_path:
     told = channel.reports(1)
     assert {slot: report["state"] for slot, report in told.items()} == {0: "paused", 1: "running", 2: "paused"}
     assert told[0]["records"] == 7
-    state.apply(*encode(InstanceReport(1, 1, "b", "paused", 8)), 9)
+    state.apply(*encode(InstanceHeartbeat(1, 1, "b", "paused", 8)), 9)
     assert channel.reports(1)[1]["state"] == "paused"
     assert channel.reports(2) == {}
 

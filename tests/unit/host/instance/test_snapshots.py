@@ -13,7 +13,7 @@ from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
 from kstreams_repl.engine.stores.engine.snapshot import LmdbSnapshot
 from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
-from kstreams_repl.host.instance.state.changelogs import TOMBSTONE_SECONDS, Changelog, ChangelogBounds
+from kstreams_repl.host.instance.state.changelogs import TOMBSTONE_SECONDS, ChangelogBounds, ChangelogPartition
 from kstreams_repl.host.instance.state.environment_attributes import remember_topics
 from kstreams_repl.host.instance.state.snapshot_directory import LocalDirectory, snapshot_directory
 from kstreams_repl.host.instance.state.snapshots import (
@@ -29,7 +29,7 @@ from kstreams_repl.system.types import TaskId, TopicPartition
 from tests.unit.host.instance.snapshot_copies import take_snapshot
 
 AT = TopicPartition("app-s-changelog", 0)
-LOG = Changelog(TaskId(0, 0), StoreBuilder("s", StoreKind.KEY_VALUE), AT)
+LOG = ChangelogPartition(TaskId(0, 0), StoreBuilder("s", StoreKind.KEY_VALUE), AT)
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def refused(
     end: int = 10,
     topic_id: str = "id-1",
     later_ms: int = 0,
-    log: Changelog = LOG,
+    log: ChangelogPartition = LOG,
     **config: str,
 ) -> str | None:
     settings = StreamsConfig({"application.id": "app"} | config)
@@ -144,7 +144,7 @@ def test_a_snapshot_is_refused_as_soon_as_the_changelog_forgets_deletions(direct
     (taken,) = snapshots(environment, directory, tmp_path, 1)
     environment.close()
     hour, soon = 3_600_000, {"delete.retention.ms": "3600000"}
-    own = Changelog(TaskId(0, 0), replace(LOG.store, topic_config=soon), AT)
+    own = ChangelogPartition(TaskId(0, 0), replace(LOG.store, topic_config=soon), AT)
     assert refused(taken, end=11, later_ms=hour + 1) is None
     assert "deletions" in (refused(taken, end=11, later_ms=hour + 1, **{"topic.delete.retention.ms": "3600000"}) or "")
     assert "deletions" in (refused(taken, end=11, later_ms=hour + 1, log=own) or "")
@@ -155,7 +155,7 @@ def test_a_snapshot_of_an_input_that_was_made_anew_is_refused(directory: LocalDi
     environment = made(tmp_path / "e")
     (taken,) = snapshots(environment, directory, tmp_path, 1)
     environment.close()
-    table = Changelog(TaskId(0, 0), replace(LOG.store, source_topic=AT.topic), AT)
+    table = ChangelogPartition(TaskId(0, 0), replace(LOG.store, source_topic=AT.topic), AT)
     assert refused(taken, log=table) is None and refused(replace(taken, positions={}), log=table) is None
     assert "recreated" in (refused(taken, log=table, topic_id="id-2") or "")
 

@@ -16,7 +16,7 @@ from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.stores.engine.base import Environment
 from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
 from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
-from kstreams_repl.host.instance.state.changelogs import Changelog, ChangelogBounds
+from kstreams_repl.host.instance.state.changelogs import ChangelogBounds, ChangelogPartition
 from kstreams_repl.host.instance.state.environment_attributes import AS_OF, INPUT, remember_topics, set_as_of
 from kstreams_repl.host.instance.state.owner_token import end_process, owner_token
 from kstreams_repl.host.instance.state.state_manager import fresh_environment, open_environment, why_not_trusted
@@ -28,7 +28,7 @@ from kstreams_repl.system.types import TaskId, TopicPartition
 AT = TopicPartition("app-s-changelog", 0)
 IN = TopicPartition("in", 0)
 DAY = 24 * 60 * 60
-LOG = Changelog(TaskId(0, 0), StoreBuilder("s", StoreKind.KEY_VALUE), AT)
+LOG = ChangelogPartition(TaskId(0, 0), StoreBuilder("s", StoreKind.KEY_VALUE), AT)
 
 SPEC: Any = SimpleNamespace(
     task_id=TaskId(0, 0), application_id="app", subtopology=SimpleNamespace(stores=[LOG.store])
@@ -51,7 +51,7 @@ def why(
     end: int = 10,
     topic_id: str = "id-1",
     committed: dict[TopicPartition, CommittedOffset] | None = None,
-    log: Changelog = LOG,
+    log: ChangelogPartition = LOG,
     **config: str,
 ) -> str | None:
     return why_not_trusted(
@@ -122,7 +122,7 @@ def test_opening_and_replaying_do_not_make_an_old_copy_young(tmp_path: Path) -> 
 def test_rows_of_a_store_that_was_in_memory_meanwhile_are_not_trusted(tmp_path: Path) -> None:
     """The store's deletions since then may be gone from its changelog, while the commits of others keep the environment young."""
     environment = made(tmp_path / "e")
-    in_memory = Changelog(LOG.task, replace(LOG.store, persistent=False), AT)
+    in_memory = ChangelogPartition(LOG.task, replace(LOG.store, persistent=False), AT)
     remember_topics(environment, [in_memory], {AT.topic: "id-1"})
     environment.commit({}, 2)
     assert why(environment, end=20, log=in_memory) is None
@@ -170,7 +170,7 @@ def test_how_long_deletions_are_kept_is_what_the_topic_is_made_with(tmp_path: Pa
     made_long_ago(tmp_path / "e", days=2)
     environment = opened(tmp_path / "e")
     week = StoreBuilder("s", StoreKind.KEY_VALUE, topic_config={"delete.retention.ms": str(7 * DAY * 1000)})
-    assert why(environment, end=11, log=Changelog(TaskId(0, 0), week, AT)) is None
+    assert why(environment, end=11, log=ChangelogPartition(TaskId(0, 0), week, AT)) is None
     assert why(environment, end=11, **{"topic.delete.retention.ms": str(7 * DAY * 1000)}) is None
     environment.close()
     made_long_ago(tmp_path / "f", days=0.5)

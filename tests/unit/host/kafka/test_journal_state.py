@@ -15,14 +15,14 @@ from kstreams_repl.host.journal.journal_records import (
     Claim,
     DesiredState,
     Failure,
-    InstanceReport,
+    InstanceHeartbeat,
     JournalRecord,
     KeptOffset,
     KeptOffsets,
     Measured,
     StopOffsets,
-    TaskReport,
-    Version,
+    TaskHeartbeat,
+    VersionRecord,
     decode,
     encode,
     source_hash,
@@ -33,11 +33,11 @@ from kstreams_repl.system.errors import SerializationError
 RECORDS: list[JournalRecord] = [
     DesiredState(2, "running", 3, 4, 5),
     Assignment(2, {"0": ("0_0", "1_0"), "1": ()}),
-    Version.of("x = 1", generation=2, version=3, description="Topologies:"),
+    VersionRecord.of("x = 1", generation=2, version=3, description="Topologies:"),
     StopOffsets(2, 1, {"in": {"0": 10}}),
     KeptOffsets(2, {"in": {"0": KeptOffset(10, "AgAAAAAAAAAq")}}, 7),
-    InstanceReport(2, 0, "h:1:2", "running", 9, tasks={"0_0": TaskReport("RUNNING", {"in-0": 3}, lag=2, commit_id=8)}),
-    InstanceReport(2, 1, "h:1:3", "failed", 9, failure=Failure("ZeroDivisionError", "x", node="n", partition=0, offset=4)),
+    InstanceHeartbeat(2, 0, "h:1:2", "running", 9, tasks={"0_0": TaskHeartbeat("RUNNING", {"in-0": 3}, lag=2, commit_id=8)}),
+    InstanceHeartbeat(2, 1, "h:1:3", "failed", 9, failure=Failure("ZeroDivisionError", "x", node="n", partition=0, offset=4)),
     Claim(2, 0, 1, "h:1:2"),
     Measured(2, 1, '{"at_ms": 1, "groups": []}'),
 ]
@@ -175,7 +175,7 @@ def test_unknown_fields_of_a_newer_release_are_skipped() -> None:
 
 
 def test_records_of_a_passed_generation_say_nothing() -> None:
-    passed = (InstanceReport(2, 0, "zombie", "running", 1), Assignment(2, {}), DesiredState(2, "paused", 1, 1))
+    passed = (InstanceHeartbeat(2, 0, "zombie", "running", 1), Assignment(2, {}), DesiredState(2, "paused", 1, 1))
     state = _folded(DesiredState(3, "running", 1, 1), *passed)
     assert state.reports == {} and state.assignment is None and state.desired == DesiredState(3, "running", 1, 1)
     assert state.ignored == 3
@@ -188,7 +188,7 @@ def test_a_new_generation_ends_the_old_ones_reports_but_keeps_versions_and_offse
 
 
 def test_a_report_may_come_before_its_generation_is_seen() -> None:
-    early = InstanceReport(2, 0, "h", "running", 1)
+    early = InstanceHeartbeat(2, 0, "h", "running", 1)
     assert _folded(DesiredState(1, "running", 1, 1), early, DesiredState(2, "running", 1, 1)).reports == {0: early}
 
 
@@ -213,7 +213,7 @@ def test_claims_of_another_run_do_not_count() -> None:
 
 
 def test_a_report_without_figures_keeps_those_before_it_and_their_place() -> None:
-    state = _folded(InstanceReport(1, 0, "h", "running", 1, host="a", figures="{}"), InstanceReport(1, 0, "h", "paused", 2))
+    state = _folded(InstanceHeartbeat(1, 0, "h", "running", 1, host="a", figures="{}"), InstanceHeartbeat(1, 0, "h", "paused", 2))
     assert (state.reports[0].state, state.reports[0].figures, state.reports[0].host) == ("paused", "{}", "a")
 
 
@@ -248,28 +248,28 @@ def folded(*records: Any) -> JournalState:
 
 
 def test_a_slot_is_at_rest_when_its_last_claim_before_the_pause_has_ended() -> None:
-    ended = InstanceReport(1, 0, "a", "running", 1, done=True)
+    ended = InstanceHeartbeat(1, 0, "a", "running", 1, done=True)
     state = folded(desired("running"), claim(0, "a"), claim(1, "b"), ended, desired("paused"))
     assert [state.is_at_rest(slot) for slot in (0, 1)] == [True, False]
     assert not folded(desired("running"), claim(0, "a"), ended).is_at_rest(0), "it is to run: the next epoch may claim it"
 
 
 def test_a_claim_after_the_pause_changes_nothing_because_its_worker_has_read_the_pause() -> None:
-    ended = InstanceReport(1, 0, "a", "running", 1, done=True)
+    ended = InstanceHeartbeat(1, 0, "a", "running", 1, done=True)
     state = folded(desired("running"), claim(0, "a"), ended, desired("paused"), claim(0, "b", 1), desired("paused"))
     assert state.is_at_rest(0)
 
 
 def test_the_end_of_an_epoch_of_another_worker_does_not_end_a_claim() -> None:
-    late = InstanceReport(1, 0, "a", "running", 1, done=True)
+    late = InstanceHeartbeat(1, 0, "a", "running", 1, done=True)
     assert not folded(desired("running"), claim(0, "a"), claim(0, "b", 1), late, desired("paused")).is_at_rest(0)
-    other_slot = InstanceReport(1, 1, "b", "running", 1, done=True)
+    other_slot = InstanceHeartbeat(1, 1, "b", "running", 1, done=True)
     assert not folded(desired("running"), claim(0, "b"), other_slot, desired("paused")).is_at_rest(0)
 
 
 def test_a_claim_of_a_run_that_did_not_end_in_order_keeps_its_slot_busy() -> None:
     """Its worker may still be alive: only its own report, or a new generation, ends it."""
-    ended = InstanceReport(1, 0, "b", "paused", 1)
+    ended = InstanceHeartbeat(1, 0, "b", "paused", 1)
     state = folded(desired("running"), claim(0, "a", run="old"), claim(0, "b", run="new"), ended, desired("paused"))
     assert not state.is_at_rest(0)
     state.apply(*encode(DesiredState(2, "running", 1, 2, 0)), 10)
@@ -278,10 +278,10 @@ def test_a_claim_of_a_run_that_did_not_end_in_order_keeps_its_slot_busy() -> Non
 
 
 def test_a_late_report_of_the_pause_before_does_not_confirm_this_one() -> None:
-    late = InstanceReport(1, 0, "b", "paused", 1)
+    late = InstanceHeartbeat(1, 0, "b", "paused", 1)
     state = folded(desired("running"), claim(0, "a"), late, desired("paused"))
     assert not state.is_at_rest(0)
-    state.apply(*encode(InstanceReport(1, 0, "c", "paused", 2)), 9)  # a later attempt of the task of a worker that was lost
+    state.apply(*encode(InstanceHeartbeat(1, 0, "c", "paused", 2)), 9)  # a later attempt of the task of a worker that was lost
     assert state.is_at_rest(0)
 
 

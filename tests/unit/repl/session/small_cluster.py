@@ -26,7 +26,7 @@ from kstreams_repl.host.instance.state.environment_attributes import forget_inpu
 from kstreams_repl.host.instance.state.owner_token import owner_token
 from kstreams_repl.host.instance.state.state_directory import state_root
 from kstreams_repl.host.instance.tasks.active_task import ActiveTask
-from kstreams_repl.host.journal.journal_records import DesiredState, Version
+from kstreams_repl.host.journal.journal_records import DesiredState, VersionRecord
 from kstreams_repl.host.journal.journal_state import JournalState
 from kstreams_repl.host.kafka.admin import NewTopicSpec, TopicDescription
 from kstreams_repl.host.kafka.clients import ClientSettings
@@ -268,7 +268,7 @@ class SmallDeployment:
         number = journal.desired.version if journal.desired is not None else 1
         if version is not None:
             number = version.number
-            journal._versions[number] = Version.of(version.source, generation=generation, version=number)
+            journal._versions[number] = VersionRecord.of(version.source, generation=generation, version=number)
         journal.desired = DesiredState(generation, state if state != "created" else "stopped", number, 1)  # type: ignore[arg-type]
 
     # ---- instances

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.host.journal.journal_records import Claim, DesiredState, InstanceReport, encode
+from kstreams_repl.host.journal.journal_records import Claim, DesiredState, InstanceHeartbeat, encode
 from kstreams_repl.host.kafka.admin import NewTopicSpec
 from kstreams_repl.repl.session.application.checks.compatibility import last_writer
 from kstreams_repl.repl.session.application.edits.versions import Version
@@ -254,7 +254,7 @@ def test_an_application_on_a_cluster_is_shown_as_running_under_the_kernel_that_d
     monkeypatch.setattr(app, "_follow", lambda: SimpleNamespace(state=journal))
     assert app.standing == "stopped", "no instance has reported"
     journal.apply(*encode(DesiredState(generation, "running", 1, 1)), 101)
-    journal.apply(*encode(InstanceReport(generation, 0, "far:7", "running", int(now() * 1000), host="executor-far-0")), 102)
+    journal.apply(*encode(InstanceHeartbeat(generation, 0, "far:7", "running", int(now() * 1000), host="executor-far-0")), 102)
     assert app.standing == "running under another kernel" and app.standing in repr(app)
     assert app.status == "stopped", "under this one"
 

@@ -6,12 +6,12 @@ import pytest
 
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.host.spark.instance_reports import ApplicationReport, InstanceReport, TaskReport
-from workshop.bench.deployed import Measured, Settings, commit_time_of, committed_of, stream_began
+from workshop.bench.deployed import MeasuredRun, Settings, commit_time_of, committed_of, stream_began
 
 
-def measured(*looks: tuple[float, int], began: float = 10.0) -> Measured:
+def measured(*looks: tuple[float, int], began: float = 10.0) -> MeasuredRun:
     at, records = looks[-1]
-    return Measured(records, began, at, 0.0, 0.0, 0, 0, looks)
+    return MeasuredRun(records, began, at, 0.0, 0.0, 0, 0, looks)
 
 
 def test_rate_is_records_over_first_processed_to_last_committed() -> None:

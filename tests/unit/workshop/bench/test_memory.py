@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workshop.bench.memory import Sample, per_minute, slope
+from workshop.bench.memory import MemorySample, per_minute, slope
 
 
 def test_the_slope_of_points_on_a_line_is_that_of_the_line() -> None:
@@ -21,5 +21,5 @@ def test_points_at_one_moment_have_no_slope(points: list[tuple[float, float]]) -
 
 
 def test_growth_is_told_in_megabytes_of_private_memory_per_minute() -> None:
-    samples = [Sample(float(second), 0, second * 2**19) for second in range(120)]
+    samples = [MemorySample(float(second), 0, second * 2**19) for second in range(120)]
     assert per_minute(samples) == 30.0

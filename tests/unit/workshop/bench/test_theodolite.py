@@ -14,7 +14,7 @@ import pytest
 
 from kstreams_repl import serdes
 from kstreams_repl.testing import TopologyTestDriver
-from workshop.bench.theodolite_queries import QUERIES, Router, group_rows, rows_of
+from workshop.bench.theodolite_queries import QUERIES, EventRouter, group_rows, rows_of
 from workshop.bench.workloads import Row
 
 FIRST_MS, SENSORS, ROUNDS = 1_700_000_000_000, 16, 100
@@ -95,7 +95,7 @@ def test_a_group_of_groups_has_the_sum_of_the_last_values_of_its_sensors() -> No
 
 
 def test_a_record_matches_the_consumers_whose_range_contains_it_also_across_zero() -> None:
-    router = Router(3)
+    router = EventRouter(3)
     last = router._offsets[-1]
     assert last + router._width > 2**63
     for at in (*(number * (2**63 // 500) for number in range(500)), (last + router._width - 1) % 2**63, last, last - 1):
@@ -104,12 +104,12 @@ def test_a_record_matches_the_consumers_whose_range_contains_it_also_across_zero
 
 
 def test_a_router_is_pickled_without_its_rules() -> None:
-    assert len(pickle.dumps(Router(100_000))) < 200
-    assert pickle.loads(pickle.dumps(Router(1000)))._offsets == Router(1000)._offsets
+    assert len(pickle.dumps(EventRouter(100_000))) < 200
+    assert pickle.loads(pickle.dumps(EventRouter(1000)))._offsets == EventRouter(1000)._offsets
 
 
 def test_every_fifth_record_reaches_a_consumer_and_the_tenth_of_a_consumer_is_written() -> None:
-    router, matches = Router(100_000), Counter[str]()
+    router, matches = EventRouter(100_000), Counter[str]()
     for _, data, _ in rows("shuffle-100000"):
         matches.update(key for key, _ in router(None, data))
     assert 3_700 < matches.total() < 4_300

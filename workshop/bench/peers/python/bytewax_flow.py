@@ -16,13 +16,13 @@ import orjson
 from bytewax.connectors.kafka import KafkaSink, KafkaSinkMessage, KafkaSource
 from bytewax.dataflow import Dataflow
 from bytewax.run import cli_main
-from counter import Counter
+from counter import ProcessCounter
 
 _FETCH = {"fetch.max.bytes": "100000000", "queued.min.messages": "100000"}
 _BATCH = 2000
 
 
-def flow(options: dict[str, Any], counter: Counter) -> Dataflow:
+def flow(options: dict[str, Any], counter: ProcessCounter) -> Dataflow:
     """Return the dataflow of a workload."""
     workload, brokers = options["workload"], [options["bootstrap"]]
     dataflow = Dataflow("peer")
@@ -80,7 +80,7 @@ def _join(row: Any, value: tuple[bool, bytes]) -> tuple[Any, list[str]]:
 def main(options: dict[str, Any]) -> None:
     """Run one of `processes` that share the partitions; ends with its input."""
     addresses = options["addresses"]
-    cli_main(flow(options, Counter(options["folder"])), process_id=options["number"], addresses=addresses)
+    cli_main(flow(options, ProcessCounter(options["folder"])), process_id=options["number"], addresses=addresses)
 
 
 if __name__ == "__main__":

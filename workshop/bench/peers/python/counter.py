@@ -11,7 +11,7 @@ STEP = 500
 _PACK = struct.Struct("<q")
 
 
-class Counter:
+class ProcessCounter:
     """The count of one process.
 
     Args:

@@ -10,14 +10,14 @@ import sys
 from typing import Any
 
 import faust
-from counter import Counter
+from counter import ProcessCounter
 
 _WEB_PORT = 16066
 
 
 def main(options: dict[str, Any]) -> None:
     """Run until the process is killed."""
-    tick = Counter(options["folder"]).tick
+    tick = ProcessCounter(options["folder"]).tick
     workload = options["workload"]
     partitions = options["partitions"]
     app = faust.App(

@@ -6,7 +6,7 @@ import json
 import sys
 from typing import Any
 
-from counter import Counter
+from counter import ProcessCounter
 from quixstreams import Application
 
 _COMMIT_SECONDS = 5.0
@@ -15,7 +15,7 @@ _COMMIT_SECONDS = 5.0
 
 def main(options: dict[str, Any]) -> None:
     """Run until the process is killed."""
-    counter = Counter(options["folder"])
+    counter = ProcessCounter(options["folder"])
     source = options["input"]
     exactly_once = options["guarantee"] == "exactly_once_v2"
     app = Application(

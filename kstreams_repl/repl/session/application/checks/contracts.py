@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.serdes import resolve
 from kstreams_repl.engine.serdes.deferred import DeferredSerde
-from kstreams_repl.engine.serdes.schemas.contracts import NOT_IMPLEMENTED, Answer, Declared, RegistryQuestions, declared_by
+from kstreams_repl.engine.serdes.schemas.contracts import NOT_IMPLEMENTED, Declared, RegistryQuestions, SubjectFit, declared_by
 from kstreams_repl.engine.serdes.schemas.registry import Part, settings_from
 from kstreams_repl.engine.topology.diff import all_stores
 from kstreams_repl.engine.topology.graph import TopologyGraph
@@ -252,7 +252,7 @@ def _written(
     return replace(result, change=SchemaChange.COMPATIBLE)
 
 
-def _rule(answer: Answer) -> str:
+def _rule(answer: SubjectFit) -> str:
     fits = "fits" if answer.compatible else "does not fit"
     return f"{fits} version {answer.version} of {answer.subject} ({answer.level})" + (f": {answer.reason}" if answer.reason else "")
 

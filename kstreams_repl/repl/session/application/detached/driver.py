@@ -43,7 +43,7 @@ _OTHERS = 3
 """Exit status when another process already drives the application."""
 
 
-class Driver:
+class DetachedDriver:
     """One application and its deployment, from the request that started this process to its end."""
 
     def __init__(self, request: dict[str, Any], mailbox: Mailbox) -> None:
@@ -202,7 +202,7 @@ def main() -> int:
     if lock is None:
         print(f"{request['application']} is driven by another process", flush=True)
         return _OTHERS
-    return Driver(request, mailbox).run()
+    return DetachedDriver(request, mailbox).run()
 
 
 if __name__ == "__main__":

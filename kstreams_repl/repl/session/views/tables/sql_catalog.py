@@ -32,7 +32,7 @@ _FRAME_LIBRARIES = ("pandas", "polars", "pyarrow", "duckdb")
 
 
 class SessionTables:
-    """The tables of one query (`inspection.TableSource`).
+    """The tables of one query (`inspection.TableCatalog`).
 
     Args:
         given: dataframes passed to the call; they take precedence over all else.
