@@ -12,7 +12,7 @@ from IPython.core.magic_arguments import argument, magic_arguments
 
 from kernel_ext.arguments import arguments
 from kernel_ext.workspace import Workspace
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.pictures.table import Table
 from kstreams_repl.repl.session import Application
 from kstreams_repl.serving.query_types import (

@@ -1,5 +1,5 @@
 from kstreams_repl.engine.dsl.graph.call_log import Problem as Problem
-from kstreams_repl.engine.metrics.snapshot import Metric as Metric
+from kstreams_repl.engine.metrics.metrics_snapshot import Metric as Metric
 from kstreams_repl.engine.runtime.nodes.node_counts import NodeCount as NodeCount
 from kstreams_repl.engine.topology import TopologyDescription as TopologyDescription
 from kstreams_repl.engine.topology.describe import (

@@ -22,7 +22,7 @@ import pyarrow.compute
 
 from kstreams_repl.engine.serdes import Serde, of
 from kstreams_repl.engine.serdes.header_ids import Part, framed_column
-from kstreams_repl.engine.serdes.schemas.registry import is_registered
+from kstreams_repl.engine.serdes.schemas.schema_registry import is_registered
 from kstreams_repl.pictures.wording import counted
 from kstreams_repl.system.types import Headers, Windowed
 

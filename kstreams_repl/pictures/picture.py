@@ -14,7 +14,7 @@ from pathlib import PurePath
 
 from kstreams_repl.engine.topology.graph import TopologyGraph
 from kstreams_repl.engine.topology.nodes import Node, Origin, ProcessorNode, SinkNode, SourceNode
-from kstreams_repl.engine.topology.stores import StoreBuilder
+from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.engine.topology.subtopologies import Subtopology
 from kstreams_repl.pictures.wording import counted, duration
 

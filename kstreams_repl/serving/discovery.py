@@ -19,7 +19,7 @@ from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.partitioning import partition_for_key, partitions_for_keys
 from kstreams_repl.engine.stores.log.log_serdes import with_log_serdes
 from kstreams_repl.engine.topology.names import internal_topic
-from kstreams_repl.engine.topology.stores import StoreBuilder
+from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.engine.topology.subtopologies import Subtopology
 from kstreams_repl.host.instance.metadata import HostInfo, KeyQueryMetadata, StreamsMetadata
 from kstreams_repl.host.instance.store_catalogue import SubtopologyStores

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kstreams_repl.engine.stores.engine.failures import RawError
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.serving.local_stores import LocalStores
 from kstreams_repl.serving.read import ROWS, Read, rows_of, value_in
 from kstreams_repl.serving.row_iterator import Held, Holder

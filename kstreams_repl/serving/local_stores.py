@@ -18,7 +18,7 @@ from kstreams_repl.engine import serdes
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.stores.engine.failures import RawError
 from kstreams_repl.engine.stores.log.log_serdes import with_log_serdes
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind, in_application
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind, in_application
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.instance.control.channel import Signal
 from kstreams_repl.host.instance.control.file_channel import Lease, read_lease, reports_in

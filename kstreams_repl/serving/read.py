@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, NamedTuple, TypedDict
 from urllib.parse import quote, urlencode
 
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.serving.position import Position
 from kstreams_repl.serving.wire import page_text, to_wire
 from kstreams_repl.system.durations import Seconds

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kstreams_repl.engine.stores.kinds.key_value import prefix_bytes
-from kstreams_repl.engine.topology.stores import StoreBuilder
+from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.serving.local_stores import LocalStores
 from kstreams_repl.serving.position import Position
 from kstreams_repl.serving.read import LONGEST, ROWS, Read

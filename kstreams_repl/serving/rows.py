@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.system.types import ValueAndTimestamp, VersionedRecord, Windowed
 
 KEY_VALUE = frozenset({StoreKind.KEY_VALUE, StoreKind.LRU, StoreKind.TIMESTAMPED_KEY_VALUE})

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from kstreams_repl.engine.stores.engine.failures import RawError
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.serving.local_parts import ViewPart
 from kstreams_repl.serving.local_stores import LocalStores
 from kstreams_repl.serving.position import Position, PositionBound

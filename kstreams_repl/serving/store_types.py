@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.serving import read_only_stores as stores
 from kstreams_repl.serving.read_only_stores import StorePart, handle_of
 from kstreams_repl.serving.rows import KEY_VALUE, WINDOWS, is_timestamped

@@ -13,12 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kstreams_repl.engine.stores.engine.base import Row
+from kstreams_repl.engine.stores.engine.environment import Row
 from kstreams_repl.engine.stores.engine.lmdb_engine import LmdbTree
-from kstreams_repl.engine.stores.engine.snapshot import LmdbSnapshot
+from kstreams_repl.engine.stores.engine.lmdb_snapshot import LmdbSnapshot
 from kstreams_repl.engine.stores.factory import open_store
 from kstreams_repl.engine.stores.layers.row_format import have_headers, row_format
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.host.instance.state.environment_attributes import INPUT
 from kstreams_repl.serving.position import Position
 from kstreams_repl.system.errors import InvalidStateStoreError, StateStoreMigratedError

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Literal, get_args
 
 from kstreams_repl.engine.config import StreamsConfig
-from kstreams_repl.engine.metrics.snapshot import Metric
+from kstreams_repl.engine.metrics.metrics_snapshot import Metric
 from kstreams_repl.engine.processor.current_call import CallContext
 from kstreams_repl.engine.runtime.compiler.compile import Tap
 from kstreams_repl.engine.runtime.global_task import GlobalTask

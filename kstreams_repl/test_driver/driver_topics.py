@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.serdes import Serde, resolve
 from kstreams_repl.engine.serdes.header_ids import framed, on_the_wire, without_stale_ids
-from kstreams_repl.engine.serdes.schemas.registry import settings_from
+from kstreams_repl.engine.serdes.schemas.schema_registry import settings_from
 from kstreams_repl.system.durations import Millis, as_millis
 from kstreams_repl.system.errors import CallError, IllegalStateError, InvalidRecordError, did_you_mean
 from kstreams_repl.system.types import Headers

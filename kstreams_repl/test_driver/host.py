@@ -13,9 +13,9 @@ from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.metrics.catalogue import TASK, TASK_ID, THREAD_ID
 from kstreams_repl.engine.metrics.counters import Steps
 from kstreams_repl.engine.metrics.custom import StreamsMetrics
-from kstreams_repl.engine.metrics.registry import Registry
+from kstreams_repl.engine.metrics.metrics_registry import Registry
+from kstreams_repl.engine.metrics.metrics_snapshot import Metric
 from kstreams_repl.engine.metrics.sensors import Window, record
-from kstreams_repl.engine.metrics.snapshot import Metric
 from kstreams_repl.engine.processor.current_call import CallContext
 from kstreams_repl.engine.runtime.calls.call import CallRunner
 from kstreams_repl.engine.runtime.nodes.collector import Direct, Send, Site

@@ -20,7 +20,7 @@ from kstreams_repl.engine.processor.punctuation import checked_schedule
 from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.engine.stores.factory import open_store
-from kstreams_repl.engine.topology.stores import StoreBuilder
+from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.system.durations import Millis
 from kstreams_repl.system.errors import InvalidStateStoreError, did_you_mean
 from kstreams_repl.system.types import Headers, RecordMetadata, TaskId

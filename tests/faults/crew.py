@@ -24,7 +24,7 @@ from pyspark import cloudpickle
 
 from kstreams_repl import StreamsBuilder, TimeWindows, serdes
 from kstreams_repl.engine.config import StreamsConfig
-from kstreams_repl.engine.stores.engine.snapshot import LmdbSnapshot
+from kstreams_repl.engine.stores.engine.lmdb_snapshot import LmdbSnapshot
 from kstreams_repl.host.instance.application_plan import ApplicationPlan
 from kstreams_repl.host.instance.control.channel import Signal
 from kstreams_repl.host.instance.control.file_channel import FileChannel

@@ -29,7 +29,7 @@ from kstreams_repl import (
     Windowed,
     serdes,
 )
-from kstreams_repl.engine.stores.engine.snapshot import LmdbSnapshot
+from kstreams_repl.engine.stores.engine.lmdb_snapshot import LmdbSnapshot
 from kstreams_repl.host.instance.state.state_directory import task_directory
 from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
 from kstreams_repl.system.types import TopicPartition

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
-from kstreams_repl.engine.stores.engine.snapshot import LmdbSnapshot
+from kstreams_repl.engine.stores.engine.lmdb_snapshot import LmdbSnapshot
 from kstreams_repl.system.errors import TaskCorruptedError
 from tests.faults.counts import full, sample
 from tests.faults.crew import Crew

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kstreams_repl.engine.stores.engine.snapshot import LmdbSnapshot
+from kstreams_repl.engine.stores.engine.lmdb_snapshot import LmdbSnapshot
 from kstreams_repl.host.instance.state.state_directory import task_directory
 from kstreams_repl.system.types import TopicPartition
 from tests.faults.counts import full

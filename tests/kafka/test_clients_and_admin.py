@@ -12,7 +12,7 @@ from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from kstreams_repl.engine.partitioning import partition_for_key
 from kstreams_repl.engine.topology.internal_topics import FOR_EVER, changelog_config, repartition_config
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.host.kafka.admin import Admin, NewTopicSpec
 from kstreams_repl.host.kafka.clients import (
     ClientSettings,

@@ -28,7 +28,7 @@ from google.protobuf import descriptor_pb2, timestamp_pb2
 
 from kstreams_repl import serdes
 from kstreams_repl.engine.serdes.schemas.protobuf import compiled
-from kstreams_repl.engine.serdes.schemas.registry import settings_of
+from kstreams_repl.engine.serdes.schemas.schema_registry import settings_of
 from kstreams_repl.host.kafka.embedded.jars import ensure_jars, parse_lock
 from kstreams_repl.host.kafka.embedded.registry import API, EmbeddedRegistry
 from kstreams_repl.system.errors import EmbeddedBrokerError

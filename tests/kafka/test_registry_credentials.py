@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kstreams_repl import serdes
-from kstreams_repl.engine.serdes.schemas.registry import settings_of
+from kstreams_repl.engine.serdes.schemas.schema_registry import settings_of
 from kstreams_repl.host.kafka.embedded.registry import EmbeddedRegistry
 from kstreams_repl.system.errors import SchemaRegistryError, SchemaRegistryUnavailableError
 from tests.kafka.registry_gate import RegistryGate

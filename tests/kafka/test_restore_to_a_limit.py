@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.host.instance.state.changelog_reader import ChangelogReader
 from kstreams_repl.host.instance.state.changelogs import ChangelogPartition
 from kstreams_repl.host.kafka.admin import Admin

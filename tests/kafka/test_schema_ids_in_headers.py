@@ -24,7 +24,7 @@ from google.protobuf.type_pb2 import Field
 import kstreams_repl as ks
 from kstreams_repl import serdes
 from kstreams_repl.engine.serdes.header_ids import KEY_HEADER, VALUE_HEADER, framed, on_the_wire
-from kstreams_repl.engine.serdes.schemas.registry import default_registry, settings_of, use_by_default
+from kstreams_repl.engine.serdes.schemas.schema_registry import default_registry, settings_of, use_by_default
 from kstreams_repl.host.kafka.admin import Admin
 from kstreams_repl.host.kafka.clients import ClientSettings
 from kstreams_repl.host.kafka.embedded.registry import EmbeddedRegistry

@@ -26,7 +26,7 @@ import kstreams_repl as ks
 from kstreams_repl import serdes
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.partitioning import partition_for_key
-from kstreams_repl.engine.serdes.schemas.registry import Settings, default_registry, settings_of, use_by_default
+from kstreams_repl.engine.serdes.schemas.schema_registry import Settings, default_registry, settings_of, use_by_default
 from kstreams_repl.host.kafka.clients import ClientSettings
 from kstreams_repl.host.kafka.embedded.registry import EmbeddedRegistry
 from kstreams_repl.repl.session.session_directory import SessionDirectory

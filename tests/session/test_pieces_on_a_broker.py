@@ -13,7 +13,7 @@ import pytest
 
 import kstreams_repl as ks
 from kstreams_repl import serdes
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.host.kafka.clients import ClientSettings
 from kstreams_repl.host.kafka.reading import OffsetRange, ranges_of, read_ranges
 from kstreams_repl.repl.inspection import store_table

@@ -29,7 +29,7 @@ from kstreams_repl.engine.stores.factory import open_store
 from kstreams_repl.engine.stores.kinds.outer_join import side_key
 from kstreams_repl.engine.stores.layers.codec import Codec
 from kstreams_repl.engine.topology.java_order import hash_set_order, string_hash
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.system.types import Windowed
 
 GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "data" / "golden.json").read_text(encoding="utf-8"))

@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from kstreams_repl.engine.stores.engine.snapshot import LmdbSnapshot
+from kstreams_repl.engine.stores.engine.lmdb_snapshot import LmdbSnapshot
 from kstreams_repl.host.instance.state.state_directory import application_directory, state_root
 from kstreams_repl.host.kafka.clients import make_producer
 from kstreams_repl.repl.session.application.application import Application

@@ -30,7 +30,7 @@ from kstreams_repl.engine.topology.names import validate_name
 from kstreams_repl.engine.topology.offset_reset import checked_of_source
 from kstreams_repl.engine.topology.optimizations import CONFIG_KEY, parse_optimizations
 from kstreams_repl.engine.topology.source_location import cell_started
-from kstreams_repl.engine.topology.stores import StoreBuilder
+from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.system.errors import TopologyError
 

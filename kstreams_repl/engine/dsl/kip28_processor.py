@@ -7,7 +7,7 @@ from typing import Any
 
 from kstreams_repl.engine.processor import Processor as StreamsProcessor
 from kstreams_repl.engine.processor import PunctuationType, Record
-from kstreams_repl.engine.topology.stores import StoreBuilder
+from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.system.durations import Millis
 from kstreams_repl.system.errors import TopologyError, did_you_mean
 from kstreams_repl.system.types import RecordMetadata

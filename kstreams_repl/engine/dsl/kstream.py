@@ -35,7 +35,7 @@ from kstreams_repl.engine.dsl.streams.sql_operators import SqlOperators
 from kstreams_repl.engine.dsl.streams.stream_base import check_callable, check_kind, first_known, serde_or_none
 from kstreams_repl.engine.dsl.streams.stream_operators import Predicate, StreamOperators
 from kstreams_repl.engine.dsl.streams.stream_topics import TopicOperators
-from kstreams_repl.engine.dsl.streams.table_files import TableFileOperators
+from kstreams_repl.engine.dsl.streams.table_file_operators import TableFileOperators
 from kstreams_repl.engine.dsl.tables import foreign_key_joins, table_joins
 from kstreams_repl.engine.dsl.tables.table_operators import TableOperators
 from kstreams_repl.engine.dsl.tables.table_sources import SourceState

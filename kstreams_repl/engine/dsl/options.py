@@ -11,7 +11,7 @@ from kstreams_repl.engine import serdes
 from kstreams_repl.engine.call_checks import spelled_out
 from kstreams_repl.engine.serdes.deferred import DeferredSerde
 from kstreams_repl.engine.topology.names import validate_name
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.system.durations import Millis, as_millis
 from kstreams_repl.system.errors import TopologyError
 

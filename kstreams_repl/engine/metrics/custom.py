@@ -13,9 +13,9 @@ from math import isfinite
 
 from kstreams_repl.engine.metrics.catalogue import INFO, LEVELS, SPECS, level_number
 from kstreams_repl.engine.metrics.counters import Counter, Reader
-from kstreams_repl.engine.metrics.registry import Registry
+from kstreams_repl.engine.metrics.metrics_registry import Registry
+from kstreams_repl.engine.metrics.metrics_snapshot import Metric
 from kstreams_repl.engine.metrics.sensors import Avg, Count, Max, Min, Rate, Statistic, Sum, Total, Window
-from kstreams_repl.engine.metrics.snapshot import Metric
 from kstreams_repl.system.errors import CallError, did_you_mean
 
 STATISTICS: Mapping[str, Callable[[Window], Statistic]] = {
@@ -117,7 +117,7 @@ class CustomSensor:
 
         Example:
             >>> from kstreams_repl.engine.metrics.custom import StreamsMetrics
-            >>> from kstreams_repl.engine.metrics.registry import Registry
+            >>> from kstreams_repl.engine.metrics.metrics_registry import Registry
             >>> from kstreams_repl.engine.metrics.sensors import Window
             >>> metrics, registry = StreamsMetrics("INFO"), Registry("INFO", Window())
             >>> sensor = metrics.add_sensor("lookup").add("price-max", "max", group="prices")
@@ -237,7 +237,7 @@ class StreamsMetrics:
 
         Example:
             >>> from kstreams_repl.engine.metrics.custom import StreamsMetrics
-            >>> from kstreams_repl.engine.metrics.registry import Registry
+            >>> from kstreams_repl.engine.metrics.metrics_registry import Registry
             >>> from kstreams_repl.engine.metrics.sensors import Window
             >>> metrics, registry = StreamsMetrics("INFO"), Registry("INFO", Window())
             >>> sensor = metrics.add_sensor("lookup").add("price-max", "max", group="prices")

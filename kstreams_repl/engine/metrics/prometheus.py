@@ -14,7 +14,7 @@ from math import isinf, isnan
 from typing import NamedTuple
 
 from kstreams_repl.engine.metrics.catalogue import CLIENT, description
-from kstreams_repl.engine.metrics.snapshot import Metric, Value
+from kstreams_repl.engine.metrics.metrics_snapshot import Metric, Value
 
 _NO_COUNTERS = ("remaining-records-total", "size-bytes-total")
 """Named totals in Kafka Streams, but they can also decrease."""

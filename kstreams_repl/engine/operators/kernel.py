@@ -18,8 +18,8 @@ from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple, TypeVar
 
-from kstreams_repl.engine.operators.base import NodeContext, Process
 from kstreams_repl.engine.operators.loop_lines import Inline, LoopLines, Roles, entry_lines, loop_lines
+from kstreams_repl.engine.operators.operator import NodeContext, Process
 from kstreams_repl.system.errors import DeployError
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -13,7 +13,7 @@ import ast
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kstreams_repl.engine.operators.base import Process
+from kstreams_repl.engine.operators.operator import Process
 
 OWN = "its_"
 _LOOPS_OWN = frozenset(

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from kstreams_repl.engine.metrics.custom import StreamsMetrics
-from kstreams_repl.engine.operators.base import NodeContext, Operator, Process
-from kstreams_repl.engine.processor.api import Cancellable
+from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
+from kstreams_repl.engine.processor.processors import Cancellable
 from kstreams_repl.engine.processor.punctuation import PunctuationType, checked_schedule
 from kstreams_repl.engine.processor.record import FixedKeyRecord, Record, sharing
 from kstreams_repl.system.durations import Millis

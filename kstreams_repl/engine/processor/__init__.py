@@ -1,6 +1,6 @@
 """The Processor API: records, processors, contexts, punctuation."""
 
-from kstreams_repl.engine.processor.api import (
+from kstreams_repl.engine.processor.processors import (
     Cancellable,
     FixedKeyProcessor,
     FixedKeyProcessorContext,

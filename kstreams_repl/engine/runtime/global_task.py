@@ -20,7 +20,7 @@ from kstreams_repl.engine.runtime.nodes.collector import Send, Site
 from kstreams_repl.engine.runtime.nodes.handlers import ErrorContext, Response, ask, resolve
 from kstreams_repl.engine.runtime.task_context import TaskServices
 from kstreams_repl.engine.serdes.header_ids import as_received, framing
-from kstreams_repl.engine.stores.engine.base import Environment
+from kstreams_repl.engine.stores.engine.environment import Environment
 from kstreams_repl.engine.stores.factory import open_store
 from kstreams_repl.engine.topology.nodes import SourceNode
 from kstreams_repl.engine.topology.subtopologies import Subtopology

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from kstreams_repl.engine.config import SKIPPED_RECORDS, StreamsConfig
 from kstreams_repl.engine.metrics.custom import StreamsMetrics
 from kstreams_repl.engine.operators.aggregates.stream_aggregate import StreamCount
-from kstreams_repl.engine.operators.base import Operator, Process
+from kstreams_repl.engine.operators.operator import Operator, Process
 from kstreams_repl.engine.processor.record_context import NOWHERE
 from kstreams_repl.engine.runtime.calls.async_calls import TaskCalls
 from kstreams_repl.engine.runtime.calls.call import CallRunner
@@ -39,9 +39,9 @@ from kstreams_repl.engine.runtime.queues.partition_group import PartitionGroup
 from kstreams_repl.engine.runtime.queues.record_queue import RecordQueue
 from kstreams_repl.engine.runtime.task_context import TaskServices
 from kstreams_repl.engine.runtime.task_errors import TaskErrors, of_the_user
-from kstreams_repl.engine.serdes.base import Serde
+from kstreams_repl.engine.serdes.serde import Serde
 from kstreams_repl.engine.stores.cache.record_cache import RecordCache
-from kstreams_repl.engine.stores.engine.base import Environment
+from kstreams_repl.engine.stores.engine.environment import Environment
 from kstreams_repl.engine.stores.factory import open_store
 from kstreams_repl.engine.topology.nodes import ProcessorNode, SourceNode
 from kstreams_repl.engine.topology.subtopologies import Subtopology, with_default_stores

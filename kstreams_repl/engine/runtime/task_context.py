@@ -11,8 +11,8 @@ from typing import Any, Literal
 from kstreams_repl.engine import serdes
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.metrics.custom import StreamsMetrics
-from kstreams_repl.engine.operators.base import NodeContext, Process
 from kstreams_repl.engine.operators.batches.batch_operator import BatchOperator
+from kstreams_repl.engine.operators.operator import NodeContext, Process
 from kstreams_repl.engine.operators.streams.stream_async import StreamAsync
 from kstreams_repl.engine.processor.punctuation import PunctuationType
 from kstreams_repl.engine.processor.record_context import RecordContext
@@ -26,21 +26,21 @@ from kstreams_repl.engine.runtime.nodes.collector import RecordCollector
 from kstreams_repl.engine.runtime.nodes.handlers import ErrorContext, dead_letter_headers
 from kstreams_repl.engine.runtime.nodes.node_counts import TaskCounts
 from kstreams_repl.engine.runtime.operator_stream_times import Remembered
-from kstreams_repl.engine.runtime.punctuation import PunctuationQueue
+from kstreams_repl.engine.runtime.punctuation_queue import PunctuationQueue
 from kstreams_repl.engine.runtime.queues.record_queue import StreamClock
 from kstreams_repl.engine.runtime.task_tables import TaskTables
-from kstreams_repl.engine.serdes.base import Serde
 from kstreams_repl.engine.serdes.deferred import DeferredSerde
 from kstreams_repl.engine.serdes.header_ids import as_received
-from kstreams_repl.engine.serdes.schemas.registry import settings_from
+from kstreams_repl.engine.serdes.schemas.schema_registry import settings_from
+from kstreams_repl.engine.serdes.serde import Serde
 from kstreams_repl.engine.topology.nodes import Node
-from kstreams_repl.engine.topology.stores import StoreBuilder
+from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.system.errors import IllegalStateError
 from kstreams_repl.system.types import Headers, TaskId
 
 
 class TaskServices:
-    """The shared state of one task (`engine.operators.base.TaskContext` and more)."""
+    """The shared state of one task (`engine.operators.operator.TaskContext` and more)."""
 
     def __init__(
         self,

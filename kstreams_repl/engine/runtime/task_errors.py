@@ -11,7 +11,7 @@ from types import CodeType
 from typing import Any, NoReturn
 
 from kstreams_repl.engine import serdes
-from kstreams_repl.engine.operators.base import Process
+from kstreams_repl.engine.operators.operator import Process
 from kstreams_repl.engine.processor.record_context import context_of_error
 from kstreams_repl.engine.runtime.compiler.compile import node_of_traceback
 from kstreams_repl.engine.runtime.nodes.handlers import Handler, Response, ask

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from kstreams_repl.engine.serdes.base import Serde
 from kstreams_repl.engine.serdes.json_text import JSON
 from kstreams_repl.engine.serdes.list_of import list_of
 from kstreams_repl.engine.serdes.message_pack import MESSAGE_PACK
@@ -23,6 +22,7 @@ from kstreams_repl.engine.serdes.primitive import BOOLEAN, BYTES, DOUBLE, FLOAT3
 from kstreams_repl.engine.serdes.schemas.avro import avro
 from kstreams_repl.engine.serdes.schemas.json_schema import REGISTRY, json_schema
 from kstreams_repl.engine.serdes.schemas.protobuf import protobuf
+from kstreams_repl.engine.serdes.serde import Serde
 from kstreams_repl.engine.serdes.windowed import session_windowed, time_windowed
 from kstreams_repl.system.errors import ConfigError, did_you_mean
 

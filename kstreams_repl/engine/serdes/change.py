@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kstreams_repl.engine.serdes.base import Serde, wrong_bytes
 from kstreams_repl.engine.serdes.deferred import around
+from kstreams_repl.engine.serdes.serde import Serde, wrong_bytes
 from kstreams_repl.system.errors import SerializationError
 
 _OLD, _NEW, _BOTH = b"\x00", b"\x01", b"\x02"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
-from kstreams_repl.engine.serdes.base import Serde
+from kstreams_repl.engine.serdes.serde import Serde
 
 
 class DeferredSerde:

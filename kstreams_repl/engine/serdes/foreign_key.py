@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import mmh3
 
-from kstreams_repl.engine.serdes.base import Serde, wrong_bytes
 from kstreams_repl.engine.serdes.deferred import around
+from kstreams_repl.engine.serdes.serde import Serde, wrong_bytes
 from kstreams_repl.system.errors import SerializationError
 
 DELETE_KEY_NO_PROPAGATE = 0

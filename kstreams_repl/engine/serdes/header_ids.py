@@ -17,7 +17,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any, Literal
 
-from kstreams_repl.engine.serdes.base import Serde
+from kstreams_repl.engine.serdes.serde import Serde
 from kstreams_repl.system.types import Headers, RecordBatch
 
 KEY_HEADER, VALUE_HEADER = "__key_schema_id", "__value_schema_id"

@@ -16,7 +16,7 @@ import orjson
 from msgspec import DecodeError
 from msgspec.json import Decoder
 
-from kstreams_repl.engine.serdes.base import Serde, wrong_bytes
+from kstreams_repl.engine.serdes.serde import Serde, wrong_bytes
 from kstreams_repl.system.errors import SerializationError
 
 _dumps = orjson.dumps

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from kstreams_repl.engine.serdes.base import Serde, wrong_bytes, wrong_type
+from kstreams_repl.engine.serdes.serde import Serde, wrong_bytes, wrong_type
 
 _BARE, _SIZED = 0, 1
 _INT = struct.Struct(">i")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from kstreams_repl.engine.serdes.base import Serde, wrong_bytes
+from kstreams_repl.engine.serdes.serde import Serde, wrong_bytes
 from kstreams_repl.system.errors import SerializationError
 from kstreams_repl.system.extras import extras
 

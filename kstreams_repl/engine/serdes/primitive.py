@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID as Uuid
 
-from kstreams_repl.engine.serdes.base import Serde, wrong_bytes, wrong_type
+from kstreams_repl.engine.serdes.serde import Serde, wrong_bytes, wrong_type
 
 _LONG = struct.Struct(">q")
 _INTEGER = struct.Struct(">i")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from kstreams_repl.engine.serdes.base import Serde, wrong_bytes, wrong_type
+from kstreams_repl.engine.serdes.serde import Serde, wrong_bytes, wrong_type
 from kstreams_repl.system.durations import Millis, as_millis
 from kstreams_repl.system.errors import CallError
 from kstreams_repl.system.types import Windowed

@@ -13,10 +13,9 @@ from typing import Any
 
 from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.serdes import Serde, bytes_, resolve
-from kstreams_repl.engine.stores.api import StateStore
 from kstreams_repl.engine.stores.cache.record_cache import RecordCache
 from kstreams_repl.engine.stores.cache.write_back_cache import WriteBackCache
-from kstreams_repl.engine.stores.engine.base import Engine, Environment
+from kstreams_repl.engine.stores.engine.environment import Engine, Environment
 from kstreams_repl.engine.stores.kinds.header_stores import (
     KeyValueWithHeaders,
     SessionWithHeaders,
@@ -39,7 +38,8 @@ from kstreams_repl.engine.stores.layers.header_rows import HeaderCodec, PlainObj
 from kstreams_repl.engine.stores.layers.object_store import StoredObjects, WriteBackObjects, WriteThroughObjects
 from kstreams_repl.engine.stores.layers.segments import SegmentedRows
 from kstreams_repl.engine.stores.log.changelog import Changelog, Send
-from kstreams_repl.engine.topology.stores import HISTORY_SUFFIX, StoreBuilder, StoreKind
+from kstreams_repl.engine.stores.state_store import StateStore
+from kstreams_repl.engine.topology.store_builder import HISTORY_SUFFIX, StoreBuilder, StoreKind
 from kstreams_repl.system.errors import TopologyError
 
 EXPIRED = "expired"

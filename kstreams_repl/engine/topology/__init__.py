@@ -11,7 +11,7 @@ from kstreams_repl.engine.topology.partitions import (
     ResolvedTopology,
     resolve_partitions,
 )
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.engine.topology.subtopologies import Subtopology
 from kstreams_repl.engine.topology.topology import Topology
 

@@ -8,7 +8,7 @@ from typing import Any
 from kstreams_repl.engine.topology.graph import TopologyGraph
 from kstreams_repl.engine.topology.names import validate_name
 from kstreams_repl.engine.topology.nodes import SinkNode
-from kstreams_repl.engine.topology.stores import HISTORY_SUFFIX, StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import HISTORY_SUFFIX, StoreBuilder, StoreKind
 from kstreams_repl.system.errors import TopologyError, did_you_mean
 from kstreams_repl.system.types import is_async
 

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterable
 from typing import Any
 
-from kstreams_repl.engine.topology.stores import StoreBuilder
+from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.system.errors import TopologyError
 
 

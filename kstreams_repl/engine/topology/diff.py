@@ -18,7 +18,7 @@ from kstreams_repl.engine.topology.graph import TopologyGraph
 from kstreams_repl.engine.topology.node_diff import NodeChange, NodeDiff, node_diff, serde_name
 from kstreams_repl.engine.topology.nodes import ProcessorNode
 from kstreams_repl.engine.topology.schema_diff import SchemaDiff
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 
 
 class StoreChange(StrEnum):

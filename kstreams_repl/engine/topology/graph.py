@@ -14,7 +14,7 @@ from typing import Any
 
 from kstreams_repl.engine.topology.describe import TopologyDescription, describe
 from kstreams_repl.engine.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
-from kstreams_repl.engine.topology.stores import StoreBuilder
+from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.engine.topology.subtopologies import Subtopology, UnionFind, group_nodes
 from kstreams_repl.system.errors import TopologyError, did_you_mean
 

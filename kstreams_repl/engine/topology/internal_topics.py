@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from kstreams_repl.engine.topology.names import changelog_topic
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 
 FOR_EVER = str(2**63 - 1)
 """For settings in milliseconds. Not -1, because Kafka Streams compares such a setting numerically with the retention it needs."""

@@ -50,7 +50,7 @@ class ProcessorNode:
     """Runs an operator of the DSL or a user's processor.
 
     Attributes:
-        operator: an `engine.operators.base.Operator`, or (Processor API) the supplier as the user gave it, which the runtime wraps in
+        operator: an `engine.operators.operator.Operator`, or (Processor API) the supplier as the user gave it, which the runtime wraps in
             `engine.operators.processor_api.ProcessorOperator`.
         stores: names of the stores that this node may use, in the order in which they were connected.
     """

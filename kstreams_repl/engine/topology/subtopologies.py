@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from kstreams_repl.engine.topology.nodes import Node, SourceNode
-from kstreams_repl.engine.topology.stores import StoreBuilder, in_application
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, in_application
 
 
 class UnionFind:

@@ -17,7 +17,7 @@ from kstreams_repl.engine.topology.names import validate_name
 from kstreams_repl.engine.topology.nodes import Node, Origin, ProcessorNode, SinkNode, SourceNode
 from kstreams_repl.engine.topology.offset_reset import checked_of_source
 from kstreams_repl.engine.topology.source_location import user_origin
-from kstreams_repl.engine.topology.stores import StoreBuilder
+from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.engine.topology.table_files import TableFiles
 from kstreams_repl.system.errors import TopologyError, did_you_mean
 

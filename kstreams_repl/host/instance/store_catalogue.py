@@ -15,7 +15,7 @@ from typing import Any
 from kstreams_repl.engine import serdes
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.topology.names import internal_topic
-from kstreams_repl.engine.topology.stores import StoreBuilder
+from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.instance.control.control_files import read_whole, write_whole
 from kstreams_repl.host.instance.state.state_directory import control_directory

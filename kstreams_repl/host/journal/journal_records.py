@@ -262,7 +262,8 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The latest metrics of an instance (`engine.metrics.snapshot`) as JSON, for display. Instance key ``host/instance/<slot>/metrics``."""
+    """The latest metrics of an instance (`engine.metrics.metrics_snapshot`) as JSON, for display. Instance key
+    ``host/instance/<slot>/metrics``."""
 
     kind: ClassVar[str] = "measured"
     generation: Generation

@@ -8,7 +8,7 @@ from typing import Any
 
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.metrics.catalogue import CLIENT, CLIENT_ID, THREAD, THREAD_ID, level_number
-from kstreams_repl.engine.metrics.snapshot import Snapshot
+from kstreams_repl.engine.metrics.metrics_snapshot import Snapshot
 from kstreams_repl.host.instance.metrics.instance_metrics import thread_id
 from kstreams_repl.host.spark.instance_reports import ApplicationReport
 

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 from kstreams_repl.engine.config import StreamsConfig
-from kstreams_repl.engine.metrics.snapshot import Metric, Snapshot, merged
+from kstreams_repl.engine.metrics.metrics_snapshot import Metric, Snapshot, merged
 from kstreams_repl.host.batch.completion import CompletionWatch
 from kstreams_repl.host.batch.stop_offsets import bounded_plan
 from kstreams_repl.host.instance.application_plan import ApplicationPlan, client_settings

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from kstreams_repl.engine.serdes import Serde
-from kstreams_repl.engine.topology.stores import StoreBuilder
+from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.host.kafka.clients import ClientSettings
 from kstreams_repl.host.kafka.reading import OffsetRange, read_ranges
 from kstreams_repl.pictures.columns import TableData

@@ -19,7 +19,7 @@ from kstreams_repl.engine.operators.streams.stream_async import WAITING
 from kstreams_repl.engine.runtime.calls.pending_rows import PendingRow
 from kstreams_repl.engine.serdes import Serde
 from kstreams_repl.engine.serdes.header_ids import framing
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.pictures.columns import TableData, calendar_note, decode, long_pairs, longs, milliseconds, unreadable_note
 from kstreams_repl.pictures.wording import counted, duration
 from kstreams_repl.repl.inspection.pushdown import UNBOUNDED, Bounds

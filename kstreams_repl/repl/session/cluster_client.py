@@ -14,7 +14,7 @@ from typing import Any
 
 from kstreams_repl.engine import serdes as serde_library
 from kstreams_repl.engine.config import StreamsConfig
-from kstreams_repl.engine.serdes.schemas.registry import settings_from, use_by_default
+from kstreams_repl.engine.serdes.schemas.schema_registry import settings_from, use_by_default
 from kstreams_repl.engine.topology.names import validate_application_id, validate_name
 from kstreams_repl.host.instance.state.state_directory import state_root
 from kstreams_repl.host.kafka.admin import Admin

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kstreams_repl.engine.config import StreamsConfig
-from kstreams_repl.engine.serdes.schemas.registry import PREFIX, settings_of
+from kstreams_repl.engine.serdes.schemas.schema_registry import PREFIX, settings_of
 from kstreams_repl.host.kafka.clients import ClientSettings, ensure_reachable
 from kstreams_repl.host.kafka.embedded.jars import cache_directory, locked_jars
 from kstreams_repl.host.spark.startup.prestart import start_ahead

@@ -14,7 +14,7 @@ from typing import Any
 from kstreams_repl.engine.serdes import Serde
 from kstreams_repl.engine.serdes.header_ids import framing
 from kstreams_repl.engine.topology.names import changelog_topic
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.host.kafka.admin import Admin
 from kstreams_repl.host.kafka.clients import ClientEvents, ClientSettings, make_consumer
 from kstreams_repl.host.kafka.group_offsets import assign

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.serving.local_stores import LocalStores
 from kstreams_repl.serving.position import Position, PositionBound
 from kstreams_repl.serving.read import BEHIND, Read, rows_of, value_in

@@ -15,7 +15,7 @@ from typing import Any
 from starlette.responses import Response
 
 from kstreams_repl.engine import serdes
-from kstreams_repl.engine.topology.stores import StoreBuilder
+from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.host.instance.application_plan import ApplicationPlan
 from kstreams_repl.pictures.front_end import bundle
 from kstreams_repl.pictures.live_marks import LiveDrawing

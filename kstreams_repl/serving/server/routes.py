@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from kstreams_repl.engine import serdes
 from kstreams_repl.engine.serdes import Serde
-from kstreams_repl.engine.topology.stores import StoreBuilder
+from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.host.instance.store_catalogue import NOTE
 from kstreams_repl.serving.read import Read
 from kstreams_repl.serving.server.access import HOP, Traffic

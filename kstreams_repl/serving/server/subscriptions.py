@@ -13,7 +13,7 @@ from typing import Any
 
 from starlette.responses import StreamingResponse
 
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.serving.read import Read
 from kstreams_repl.serving.server.answers import encoded
 from kstreams_repl.serving.server.changes import Change, ChangelogFeed, Offsets

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import kstreams_repl as ks
 from kstreams_repl import serdes
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.serving.server.answers import ARROW
 from kstreams_repl.serving.server.local_reads import _KINDS
 from kstreams_repl.serving.server.routes import ROUTES, RouteEntry

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.engine.dsl.streams.table_files import _type
+from kstreams_repl.engine.dsl.streams.table_file_operators import _type
 from kstreams_repl.engine.topology.table_files import TableFiles
 from kstreams_repl.table_files.row_batches import RowBatches, record_batch
 

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kstreams_repl.engine.operators.base import Operator
 from kstreams_repl.engine.operators.kernel import inlined
+from kstreams_repl.engine.operators.operator import Operator
 from kstreams_repl.engine.operators.streams.stream_filter import StreamFilter
 from kstreams_repl.engine.operators.tables.table_source import TableSource
 from kstreams_repl.engine.topology.nodes import Origin
-from kstreams_repl.engine.topology.stores import StoreBuilder
+from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.engine.topology.table_files import TableFiles
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.system.errors import TopologyError

@@ -10,7 +10,7 @@ from typing import Any
 
 from kstreams_repl.engine.dsl.groupings.windows import AnyWindows, SessionWindows, SlidingWindows
 from kstreams_repl.engine.dsl.options import Materialized
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.system.errors import TopologyError
 
 

@@ -28,7 +28,7 @@ from kstreams_repl.engine.operators.aggregates.stream_aggregate import StreamAgg
 from kstreams_repl.engine.operators.streams.pass_through import TablePassThrough
 from kstreams_repl.engine.operators.tables.value_getters import StoreGetter
 from kstreams_repl.engine.topology.names import validate_name
-from kstreams_repl.engine.topology.stores import StoreBuilder
+from kstreams_repl.engine.topology.store_builder import StoreBuilder
 
 AGGREGATE = "COGROUPKSTREAM-AGGREGATE-"
 MERGE = "COGROUPKSTREAM-MERGE-"

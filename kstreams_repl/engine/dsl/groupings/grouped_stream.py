@@ -14,9 +14,9 @@ from kstreams_repl.engine.dsl.streams.stream_base import AbstractStream, check_c
 from kstreams_repl.engine.dsl.tables.table_operators import TableT
 from kstreams_repl.engine.dsl.tables.table_sources import AggregateState, stored
 from kstreams_repl.engine.operators.aggregates.stream_aggregate import StreamAggregate, StreamCount, StreamReduce
-from kstreams_repl.engine.operators.base import Operator
+from kstreams_repl.engine.operators.operator import Operator
 from kstreams_repl.engine.operators.tables.value_getters import StoreGetter
-from kstreams_repl.engine.topology.stores import StoreBuilder
+from kstreams_repl.engine.topology.store_builder import StoreBuilder
 
 AGGREGATE = "KSTREAM-AGGREGATE-"
 REDUCE = "KSTREAM-REDUCE-"

@@ -17,10 +17,10 @@ from kstreams_repl.engine.operators.aggregates.aggregators import Aggregator, ad
 from kstreams_repl.engine.operators.aggregates.stream_session_window_aggregate import StreamSessionWindowAggregate
 from kstreams_repl.engine.operators.aggregates.stream_sliding_window_aggregate import StreamSlidingWindowAggregate
 from kstreams_repl.engine.operators.aggregates.stream_window_aggregate import StreamWindowAggregate
-from kstreams_repl.engine.operators.base import Operator
+from kstreams_repl.engine.operators.operator import Operator
 from kstreams_repl.engine.operators.tables.value_getters import StoreGetter, StoreKindRead
 from kstreams_repl.engine.serdes.deferred import around
-from kstreams_repl.engine.topology.stores import StoreBuilder
+from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.system.errors import TopologyError
 
 Initializer = Callable[[], Any]

@@ -15,7 +15,7 @@ from kstreams_repl.engine.dsl.streams.stream_base import AbstractStream, check_c
 from kstreams_repl.engine.operators.streams.async_options import AsyncArguments, async_options
 from kstreams_repl.engine.operators.streams.stream_async import PENDING, WAITING, AsyncKind, StreamAsync
 from kstreams_repl.engine.topology.connected_stores import store_names
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.system.errors import TopologyError
 
 

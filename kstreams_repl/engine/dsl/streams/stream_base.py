@@ -9,9 +9,9 @@ from kstreams_repl.engine import serdes
 from kstreams_repl.engine.dsl.graph.call_log import BuildLog
 from kstreams_repl.engine.dsl.graph.graph_builder import GraphBuilder
 from kstreams_repl.engine.dsl.graph.graph_nodes import GraphNode, OperatorGraphNode, RepartitionGraphNode
-from kstreams_repl.engine.operators.base import Operator
+from kstreams_repl.engine.operators.operator import Operator
 from kstreams_repl.engine.topology.checks import refuse_async
-from kstreams_repl.engine.topology.stores import StoreBuilder
+from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.system.errors import TopologyError
 
 A = TypeVar("A")

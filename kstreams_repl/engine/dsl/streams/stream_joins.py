@@ -28,7 +28,7 @@ from kstreams_repl.engine.operators.joins.stream_stream_join import StreamStream
 from kstreams_repl.engine.operators.joins.stream_table_join import StreamTableJoin
 from kstreams_repl.engine.operators.streams.pass_through import PassThrough
 from kstreams_repl.engine.topology.names import validate_name
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.system.durations import as_millis
 from kstreams_repl.system.errors import TopologyError

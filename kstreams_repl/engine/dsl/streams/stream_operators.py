@@ -9,7 +9,7 @@ from kstreams_repl.engine.dsl.graph.call_log import logged
 from kstreams_repl.engine.dsl.graph.graph_nodes import OperatorGraphNode
 from kstreams_repl.engine.dsl.kip28_processor import adapted
 from kstreams_repl.engine.dsl.streams.stream_base import AbstractStream, check_callable, check_kind
-from kstreams_repl.engine.operators.base import Operator
+from kstreams_repl.engine.operators.operator import Operator
 from kstreams_repl.engine.operators.processor_api import FixedKeyProcessorOperator, ProcessorOperator
 from kstreams_repl.engine.operators.streams.pass_through import PassThrough
 from kstreams_repl.engine.operators.streams.stream_filter import StreamFilter

@@ -31,7 +31,7 @@ from kstreams_repl.engine.operators.foreign_key.foreign_key_subscription_send im
 from kstreams_repl.engine.operators.tables.table_source import TableSource
 from kstreams_repl.engine.serdes.foreign_key import response_partitioner, subscription, subscription_response
 from kstreams_repl.engine.topology.names import validate_name
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.system.errors import TopologyError
 
 PREFIX = "KTABLE-FK-JOIN-"

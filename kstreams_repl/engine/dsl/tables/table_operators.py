@@ -30,7 +30,7 @@ from kstreams_repl.engine.operators.tables.table_map_values import TableMapValue
 from kstreams_repl.engine.operators.tables.table_suppress import TableSuppress
 from kstreams_repl.engine.operators.tables.table_transform_values import TableTransformValues
 from kstreams_repl.engine.topology.connected_stores import store_names, supplied_stores
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.system.errors import TopologyError
 
 TableT = TypeVar("TableT", bound="TableOperators")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.engine.operators.aggregates.aggregators import Aggregator, count_one, nothing, reducing, zero
-from kstreams_repl.engine.operators.base import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.kernel import kernel
+from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.tables.tuple_forwarder import as_stored, deleter, entries_of, forwards_on_flush, keeper
 from kstreams_repl.system.types import Headers
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.engine.operators.aggregates.window_close import SessionCloser, StreamTime
-from kstreams_repl.engine.operators.base import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.kernel import kernel
 from kstreams_repl.engine.operators.lateness import Lateness
+from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.tables.tuple_forwarder import as_stored
 from kstreams_repl.system.types import Headers, Windowed
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from kstreams_repl.engine.operators.aggregates.aggregators import count_one
 from kstreams_repl.engine.operators.aggregates.window_close import StreamTime, WindowCloser
-from kstreams_repl.engine.operators.base import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.kernel import kernel
 from kstreams_repl.engine.operators.lateness import Lateness
+from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.tables.tuple_forwarder import as_stored, entries_of, forwards_on_flush
 from kstreams_repl.system.types import Headers, Windowed
 

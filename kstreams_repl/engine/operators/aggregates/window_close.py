@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kstreams_repl.engine.operators.base import NodeContext, Process
+from kstreams_repl.engine.operators.operator import NodeContext, Process
 from kstreams_repl.system.types import Headers
 
 NEVER = -1

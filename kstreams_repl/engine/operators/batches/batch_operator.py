@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-from kstreams_repl.engine.operators.base import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.batches.record_columns import BatchResult, Fields, RecordColumns, arrow
+from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
 
 
 class BatchWork(Protocol):

@@ -13,11 +13,11 @@ from math import isfinite
 from typing import Any
 
 from kstreams_repl.engine.operators.aggregates.stream_aggregate import StreamAggregate
-from kstreams_repl.engine.operators.base import NodeContext, Process
 from kstreams_repl.engine.operators.batches.merged_columns import MergedColumns
 from kstreams_repl.engine.operators.batches.partial_columns import Merging, PartialColumns
 from kstreams_repl.engine.operators.batches.record_columns import VALUE
 from kstreams_repl.engine.operators.batches.sql_grouping import Merge
+from kstreams_repl.engine.operators.operator import NodeContext, Process
 from kstreams_repl.engine.operators.tables.tuple_forwarder import forwards_on_flush
 from kstreams_repl.system.errors import InvalidRecordError, StateStoreError
 from kstreams_repl.system.types import Headers

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from kstreams_repl.engine.operators.base import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.kernel import kernel
+from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
 from kstreams_repl.engine.serdes.foreign_key import FOREIGN_KEY, SubscriptionResponse, foreign_key_prefix, pseudo_topic
 from kstreams_repl.system.types import Headers
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kstreams_repl.engine.operators.base import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.kernel import kernel
+from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.tables.value_getters import ValueGetter
 from kstreams_repl.engine.operators.user_functions import joiner_of_side
 from kstreams_repl.engine.serdes.foreign_key import VALUE_HASH, hash128, pseudo_topic

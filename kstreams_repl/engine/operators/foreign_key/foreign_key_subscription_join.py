@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from kstreams_repl.engine.operators.base import NodeContext, Operator, Process
+from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.tables.value_getters import ValueGetter
 from kstreams_repl.engine.serdes.foreign_key import (
     DELETE_KEY_AND_PROPAGATE,

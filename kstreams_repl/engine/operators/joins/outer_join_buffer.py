@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kstreams_repl.engine.operators.base import Process
+from kstreams_repl.engine.operators.operator import Process
 from kstreams_repl.engine.operators.user_functions import Joiner
-from kstreams_repl.engine.stores.api import OuterJoinStore
+from kstreams_repl.engine.stores.state_store import OuterJoinStore
 from kstreams_repl.system.types import Headers
 
 _NOTHING = 2**63 - 1

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.engine.operators.aggregates.window_close import StreamTime
-from kstreams_repl.engine.operators.base import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.joins.outer_join_buffer import JoinTime, ParkedRecords
 from kstreams_repl.engine.operators.kernel import kernel
 from kstreams_repl.engine.operators.lateness import Lateness
+from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.user_functions import joiner_of_side
 from kstreams_repl.system.types import Headers
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kstreams_repl.engine.operators.base import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.kernel import inlined, kernel
+from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.tables.value_getters import StoreGetter, ValueGetter
 from kstreams_repl.engine.operators.user_functions import Joiner, joiner_of_side
 from kstreams_repl.engine.processor.record_context import ContextSnapshot

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from kstreams_repl.engine.operators.base import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.kernel import inlined, kernel
+from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.tables.tuple_forwarder import derived_table
 from kstreams_repl.engine.operators.tables.value_getters import ValueGetter
 from kstreams_repl.engine.operators.user_functions import joiner_of_side

@@ -13,7 +13,7 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Any, ClassVar
 
-from kstreams_repl.engine.operators.base import NodeContext, Operator, Process
+from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.streams.async_options import AsyncOptions
 from kstreams_repl.engine.topology.fingerprint import canonical, whole_fingerprint
 

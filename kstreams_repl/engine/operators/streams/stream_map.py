@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from kstreams_repl.engine.operators.base import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.kernel import kernel
+from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
 from kstreams_repl.system.types import Headers
 
 

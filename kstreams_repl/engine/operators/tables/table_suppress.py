@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.engine.operators.aggregates.window_close import StreamTime
-from kstreams_repl.engine.operators.base import Change, NodeContext, Operator, Process
+from kstreams_repl.engine.operators.operator import Change, NodeContext, Operator, Process
 from kstreams_repl.engine.processor.record_context import ContextSnapshot
 from kstreams_repl.system.errors import StateStoreError
 from kstreams_repl.system.types import Headers

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kstreams_repl.engine.operators.base import NodeContext, Operator, Process
+from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.tables.transformer_context import start_transformer
 from kstreams_repl.engine.operators.tables.tuple_forwarder import derived_table
 from kstreams_repl.engine.operators.tables.value_getters import ValueGetter

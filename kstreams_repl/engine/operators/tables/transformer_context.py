@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from kstreams_repl.engine.operators.base import NodeContext
+from kstreams_repl.engine.operators.operator import NodeContext
 from kstreams_repl.engine.operators.processor_api import NodeProcessorContext, follow_task, supplied
 from kstreams_repl.system.errors import CallError
 

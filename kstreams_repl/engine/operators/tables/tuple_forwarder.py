@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kstreams_repl.engine.operators.base import NodeContext, Process
 from kstreams_repl.engine.operators.kernel import inlined, kernel
-from kstreams_repl.engine.stores.api import NOT_PUT
+from kstreams_repl.engine.operators.operator import NodeContext, Process
+from kstreams_repl.engine.stores.state_store import NOT_PUT
 from kstreams_repl.system.types import Headers
 
 _UNCHANGEABLE = frozenset({int, float, str, bytes, bool, type(None)})

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from kstreams_repl.engine.operators.base import NodeContext
+from kstreams_repl.engine.operators.operator import NodeContext
 from kstreams_repl.engine.operators.tables.transformer_context import start_transformer
 from kstreams_repl.engine.operators.user_functions import joiner_of_side, with_key_of
 from kstreams_repl.system.errors import TopologyError

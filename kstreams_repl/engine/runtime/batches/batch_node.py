@@ -16,10 +16,10 @@ from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
 from kstreams_repl.engine import serdes
-from kstreams_repl.engine.operators.base import NodeContext, Process
 from kstreams_repl.engine.operators.batches.batch_operator import BatchOperator
 from kstreams_repl.engine.operators.batches.partial_columns import Merging, PartialColumns
 from kstreams_repl.engine.operators.batches.record_columns import BatchResult, RecordColumns
+from kstreams_repl.engine.operators.operator import NodeContext, Process
 from kstreams_repl.engine.operators.own_copy import own_copy
 from kstreams_repl.engine.runtime.batches.batch_mixing import Mixing
 from kstreams_repl.engine.runtime.queues.record_queue import StreamClock

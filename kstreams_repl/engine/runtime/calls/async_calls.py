@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
-from kstreams_repl.engine.operators.base import NodeContext, Process
+from kstreams_repl.engine.operators.operator import NodeContext, Process
 from kstreams_repl.engine.operators.streams.stream_async import StreamAsync
 from kstreams_repl.engine.runtime.calls.async_node import AsyncNode
 from kstreams_repl.engine.runtime.calls.call import Call, CallRunner

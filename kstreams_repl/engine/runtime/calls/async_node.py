@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Any
 
-from kstreams_repl.engine.operators.base import NodeContext, Process
+from kstreams_repl.engine.operators.operator import NodeContext, Process
 from kstreams_repl.engine.operators.own_copy import own_copy
 from kstreams_repl.engine.operators.streams.stream_async import AsyncKind, StreamAsync
 from kstreams_repl.engine.runtime.calls.call import Call, Caller, CallRunner

@@ -11,7 +11,7 @@ from functools import partial
 from inspect import isawaitable
 from typing import Any
 
-from kstreams_repl.engine.operators.base import NodeContext, Process
+from kstreams_repl.engine.operators.operator import NodeContext, Process
 from kstreams_repl.engine.operators.own_copy import own_copy
 from kstreams_repl.engine.processor.current_call import CallContext
 from kstreams_repl.engine.processor.record import FixedKeyRecord, Record

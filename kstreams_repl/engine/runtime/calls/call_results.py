@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from kstreams_repl.engine.operators.streams.stream_async import AsyncKind, StreamAsync
 from kstreams_repl.engine.runtime.calls.call import Call
-from kstreams_repl.engine.serdes.base import Serde
+from kstreams_repl.engine.serdes.serde import Serde
 from kstreams_repl.system.errors import InvalidRecordError
 from kstreams_repl.system.types import TopicPartition
 

@@ -10,7 +10,7 @@ import struct
 from typing import NamedTuple
 
 from kstreams_repl.engine.processor.record_context import ContextSnapshot
-from kstreams_repl.engine.serdes.base import wrong_bytes
+from kstreams_repl.engine.serdes.serde import wrong_bytes
 from kstreams_repl.engine.stores.kinds.buffer_value import BufferValue, encoded
 from kstreams_repl.system.types import Headers
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Protocol
 
-from kstreams_repl.engine.operators.base import NodeContext, Process
+from kstreams_repl.engine.operators.operator import NodeContext, Process
 from kstreams_repl.engine.operators.streams.stream_filter import StreamFilter
 from kstreams_repl.engine.operators.streams.stream_flat_map import StreamFlatMap
 from kstreams_repl.engine.operators.streams.stream_flat_map_values import StreamFlatMapValues

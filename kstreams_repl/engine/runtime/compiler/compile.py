@@ -15,8 +15,8 @@ from itertools import repeat
 from types import CodeType, FunctionType
 from typing import Any, TypeVar
 
-from kstreams_repl.engine.operators.base import Operator, Process
 from kstreams_repl.engine.operators.batches.partial_columns import Merging, PartialColumns, merging_of
+from kstreams_repl.engine.operators.operator import Operator, Process
 from kstreams_repl.engine.operators.processor_api import ProcessorOperator
 from kstreams_repl.engine.processor.punctuation import PunctuationType
 from kstreams_repl.engine.runtime.calls.task_threads import PARALLEL
@@ -36,7 +36,7 @@ Tap = Callable[[str], Process]
 
 
 class TaskNode:
-    """One node of one task, as operators see it (`engine.operators.base.NodeContext`)."""
+    """One node of one task, as operators see it (`engine.operators.operator.NodeContext`)."""
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
-from kstreams_repl.engine.operators.base import Process
+from kstreams_repl.engine.operators.operator import Process
 from kstreams_repl.engine.processor.record_context import RecordContext
 
 

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
-from kstreams_repl.engine.operators.base import Process
 from kstreams_repl.engine.operators.loop_lines import OWN, Inline, inline_of
+from kstreams_repl.engine.operators.operator import Process
 from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.runtime.batches.batch_mixing import Mixing
 from kstreams_repl.engine.runtime.batches.batch_node import BATCH_RECORDS

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from kstreams_repl.engine.operators.base import Process
+from kstreams_repl.engine.operators.operator import Process
 from kstreams_repl.engine.runtime.nodes.collector import RecordCollector
 from kstreams_repl.engine.topology.nodes import Node
-from kstreams_repl.engine.topology.stores import StoreBuilder
+from kstreams_repl.engine.topology.store_builder import StoreBuilder
 
 
 class Meter(Protocol):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from types import CodeType, FunctionType, MethodType
 from typing import Any, Protocol
 
-from kstreams_repl.engine.operators.base import Process
+from kstreams_repl.engine.operators.operator import Process
 from kstreams_repl.engine.topology.nodes import Node, ProcessorNode
 
 

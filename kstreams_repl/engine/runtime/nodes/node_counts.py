@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kstreams_repl.engine.operators.base import Process
+from kstreams_repl.engine.operators.operator import Process
 from kstreams_repl.engine.topology.nodes import Node, SinkNode, SourceNode
 from kstreams_repl.system.types import Outlet
 

@@ -7,13 +7,13 @@ from contextlib import suppress
 from operator import index, itemgetter
 from typing import Any
 
-from kstreams_repl.engine.operators.base import NodeContext, Process
 from kstreams_repl.engine.operators.kernel import kernel
+from kstreams_repl.engine.operators.operator import NodeContext, Process
 from kstreams_repl.engine.runtime.nodes.collector import Direct, RowSink, Send, placing, senders_of
 from kstreams_repl.engine.runtime.nodes.handlers import ErrorContext, Response, ask, resolve
 from kstreams_repl.engine.runtime.task_context import TaskServices
-from kstreams_repl.engine.serdes.base import Serde, to_send
 from kstreams_repl.engine.serdes.header_ids import on_the_wire, sends_ids
+from kstreams_repl.engine.serdes.serde import Serde, to_send
 from kstreams_repl.engine.topology.nodes import SinkNode
 from kstreams_repl.engine.topology.table_files import TableFiles
 from kstreams_repl.engine.topology.user_lines import line_of, user_line

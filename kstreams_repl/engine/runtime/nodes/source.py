@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from numbers import Number
 from typing import Any
 
-from kstreams_repl.engine.operators.base import Process
+from kstreams_repl.engine.operators.operator import Process
 from kstreams_repl.engine.runtime.compiler.crash_trace import Trace
 from kstreams_repl.engine.runtime.nodes.handlers import ErrorContext, Handler, Response, ask
 from kstreams_repl.engine.runtime.queues.record_queue import RecordQueue, RecordSkipped

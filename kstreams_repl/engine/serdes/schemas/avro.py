@@ -10,9 +10,8 @@ from functools import cache
 from io import BytesIO
 from typing import Any, Unpack
 
-from kstreams_repl.engine.serdes.base import Serde, wrong_bytes
 from kstreams_repl.engine.serdes.schemas.avro_defaults import filled, with_defaults
-from kstreams_repl.engine.serdes.schemas.registry import (
+from kstreams_repl.engine.serdes.schemas.schema_registry import (
     GUID_PREFIX_BYTES,
     RegistryArguments,
     RegistryOptions,
@@ -22,6 +21,7 @@ from kstreams_repl.engine.serdes.schemas.registry import (
     with_id,
 )
 from kstreams_repl.engine.serdes.schemas.value_types import from_value_type, to_value_type
+from kstreams_repl.engine.serdes.serde import Serde, wrong_bytes
 from kstreams_repl.system.errors import ConfigError, SerializationError
 from kstreams_repl.system.extras import extras
 

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from kstreams_repl.engine.serdes.base import Serde
 from kstreams_repl.engine.serdes.schemas import avro, protobuf
-from kstreams_repl.engine.serdes.schemas.registry import (
+from kstreams_repl.engine.serdes.schemas.schema_registry import (
     SchemaFormat,
     Settings,
     Usage,
@@ -26,6 +25,7 @@ from kstreams_repl.engine.serdes.schemas.registry import (
     registry_serde,
     translated,
 )
+from kstreams_repl.engine.serdes.serde import Serde
 from kstreams_repl.system.errors import SchemaRegistryError
 from kstreams_repl.system.extras import extras
 from kstreams_repl.system.secrets import Secret

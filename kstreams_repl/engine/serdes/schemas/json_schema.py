@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Unpack
 
-from kstreams_repl.engine.serdes.base import Serde, wrong_bytes
 from kstreams_repl.engine.serdes.json_text import JSON
 from kstreams_repl.engine.serdes.schemas.avro import AvroFormat, References, misfit, references_of, schema_with
 from kstreams_repl.engine.serdes.schemas.protobuf import ProtobufFormat
-from kstreams_repl.engine.serdes.schemas.registry import (
+from kstreams_repl.engine.serdes.schemas.schema_registry import (
     GUID_PREFIX_BYTES,
     RegistryArguments,
     RegistryOptions,
@@ -20,6 +19,7 @@ from kstreams_repl.engine.serdes.schemas.registry import (
     with_id,
 )
 from kstreams_repl.engine.serdes.schemas.value_types import from_value_type, to_value_type
+from kstreams_repl.engine.serdes.serde import Serde, wrong_bytes
 from kstreams_repl.system.errors import ConfigError, SerializationError
 from kstreams_repl.system.extras import extras
 

@@ -14,9 +14,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Unpack
 
-from kstreams_repl.engine.serdes.base import Serde, wrong_bytes
 from kstreams_repl.engine.serdes.schemas.avro import misfit
-from kstreams_repl.engine.serdes.schemas.registry import (
+from kstreams_repl.engine.serdes.schemas.schema_registry import (
     GUID_PREFIX_BYTES,
     RegistryArguments,
     RegistryOptions,
@@ -26,6 +25,7 @@ from kstreams_repl.engine.serdes.schemas.registry import (
     shown_id,
     with_id,
 )
+from kstreams_repl.engine.serdes.serde import Serde, wrong_bytes
 from kstreams_repl.system.errors import ConfigError
 from kstreams_repl.system.extras import extras
 

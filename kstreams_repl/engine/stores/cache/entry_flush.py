@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from kstreams_repl.engine.processor.record_context import RecordContext
-from kstreams_repl.engine.serdes.base import of_values
+from kstreams_repl.engine.serdes.serde import of_values
 from kstreams_repl.engine.stores.cache.cache_entry import CacheEntry, EntryState, Frozen, is_deletion
 from kstreams_repl.engine.stores.layers.bytes_store import PhysicalRows, logged_columns
 from kstreams_repl.engine.stores.layers.codec import Codec

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any, Protocol
 
 from kstreams_repl.engine.processor.record_context import RecordContext
-from kstreams_repl.engine.serdes.base import of_values
+from kstreams_repl.engine.serdes.serde import of_values
 from kstreams_repl.engine.stores.cache.cache_entry import NOTHING, CacheEntry, EntryState, Frozen, frozen
 from kstreams_repl.engine.stores.cache.dirty_entries import DirtyBytes, DirtyEntries
 from kstreams_repl.engine.stores.cache.entry_flush import Columns, EntryFlush

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 import lmdb
 
-from kstreams_repl.engine.stores.engine.base import Engine, Hooks
+from kstreams_repl.engine.stores.engine.environment import Engine, Hooks
 from kstreams_repl.engine.stores.engine.failures import corrupted, storage_error
 from kstreams_repl.engine.stores.engine.lmdb_engine import LmdbEngine, LmdbTree
 from kstreams_repl.engine.stores.engine.memory import MemoryEngine

@@ -9,7 +9,7 @@ from typing import Any
 import lmdb
 
 from kstreams_repl.engine.stores.engine import long_keys
-from kstreams_repl.engine.stores.engine.base import Row
+from kstreams_repl.engine.stores.engine.environment import Row
 from kstreams_repl.engine.stores.engine.long_keys import BUCKET_SIZE
 from kstreams_repl.engine.stores.engine.uncommitted_writes import Overlay
 from kstreams_repl.system.errors import StateStoreError

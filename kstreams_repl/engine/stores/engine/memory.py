@@ -11,7 +11,7 @@ from itertools import islice
 
 from sortedcontainers import SortedList
 
-from kstreams_repl.engine.stores.engine.base import Hooks, Row
+from kstreams_repl.engine.stores.engine.environment import Hooks, Row
 from kstreams_repl.system.errors import InvalidStateStoreError, TaskMigratedError
 
 

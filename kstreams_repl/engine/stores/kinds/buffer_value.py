@@ -8,7 +8,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
-from kstreams_repl.engine.serdes.base import wrong_bytes
+from kstreams_repl.engine.serdes.serde import wrong_bytes
 from kstreams_repl.system.types import Headers
 
 _CONTEXT = struct.Struct(">qqi")

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kstreams_repl.engine.serdes import Serde
-from kstreams_repl.engine.stores.engine.base import Environment
+from kstreams_repl.engine.stores.engine.environment import Environment
 from kstreams_repl.engine.stores.kinds.buffer_value import BufferValue, Context
 from kstreams_repl.engine.stores.kinds.typed_store import MAX_LONG
 from kstreams_repl.engine.stores.kinds.window import Sequence

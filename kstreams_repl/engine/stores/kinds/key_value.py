@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from kstreams_repl.engine.serdes import Serde, resolve
-from kstreams_repl.engine.stores.api import FindOutlet, FindRowLoop, FlushListener
 from kstreams_repl.engine.stores.cache.write_back_cache import WriteBackCache
-from kstreams_repl.engine.stores.engine.base import after, after_prefix
+from kstreams_repl.engine.stores.engine.environment import after, after_prefix
 from kstreams_repl.engine.stores.kinds.typed_store import TypedStore
 from kstreams_repl.engine.stores.layers.object_store import StoredObjects
+from kstreams_repl.engine.stores.state_store import FindOutlet, FindRowLoop, FlushListener
 from kstreams_repl.system.errors import SerializationError
 from kstreams_repl.system.types import ValueAndTimestamp
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.serdes import Serde
-from kstreams_repl.engine.stores.engine.base import Environment
+from kstreams_repl.engine.stores.engine.environment import Environment
 from kstreams_repl.engine.stores.kinds.key_value import prefix_bytes
 from kstreams_repl.engine.stores.kinds.typed_store import TypedStore
 from kstreams_repl.engine.stores.layers.codec import Codec

@@ -13,8 +13,8 @@ from typing import Any
 
 from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.serdes import Serde
-from kstreams_repl.engine.serdes.base import wrong_bytes
-from kstreams_repl.engine.stores.engine.base import Engine, after
+from kstreams_repl.engine.serdes.serde import wrong_bytes
+from kstreams_repl.engine.stores.engine.environment import Engine, after
 from kstreams_repl.engine.stores.kinds.typed_store import LONG
 from kstreams_repl.engine.stores.log.changelog import Changelog
 

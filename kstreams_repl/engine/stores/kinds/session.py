@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kstreams_repl.engine.serdes import Serde
-from kstreams_repl.engine.stores.api import FlushListener
 from kstreams_repl.engine.stores.cache.write_back_cache import WriteBackCache
-from kstreams_repl.engine.stores.engine.base import after
+from kstreams_repl.engine.stores.engine.environment import after
 from kstreams_repl.engine.stores.kinds.typed_store import LONG, MAX_LONG
 from kstreams_repl.engine.stores.layers.indexed_store import SegmentedStore, make_windowed
 from kstreams_repl.engine.stores.layers.object_store import StoredObjects
 from kstreams_repl.engine.stores.layers.segments import PREFIX_SIZE, SegmentedRows
+from kstreams_repl.engine.stores.state_store import FlushListener
 from kstreams_repl.system.types import Headers, RowLoop, Windowed
 
 _SUFFIX = struct.Struct(">qq")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from kstreams_repl.engine.serdes import Serde
-from kstreams_repl.engine.stores.engine.base import Engine, Environment, Row
+from kstreams_repl.engine.stores.engine.environment import Engine, Environment, Row
 from kstreams_repl.engine.stores.kinds.typed_store import LONG, MAX_LONG
 from kstreams_repl.engine.stores.kinds.window_reads import NO_SEQUENCE, WindowReads
 from kstreams_repl.engine.stores.layers.key_index import Suffix

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from kstreams_repl.engine.serdes import Serde
-from kstreams_repl.engine.stores.api import NOT_PUT
-from kstreams_repl.engine.stores.engine.base import Engine, Environment, after
+from kstreams_repl.engine.stores.engine.environment import Engine, Environment, after
 from kstreams_repl.engine.stores.kinds.typed_store import LONG, TypedStore
 from kstreams_repl.engine.stores.kinds.version_row import VersionRow
 from kstreams_repl.engine.stores.layers.observed_time import ObservedTime
 from kstreams_repl.engine.stores.layers.segments import find_segments
 from kstreams_repl.engine.stores.log.changelog import Changelog
+from kstreams_repl.engine.stores.state_store import NOT_PUT
 from kstreams_repl.system.types import VersionedRecord
 
 

@@ -13,15 +13,15 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from kstreams_repl.engine.serdes import Serde, time_windowed
-from kstreams_repl.engine.stores.api import FindOutlet, FindRowLoop, FlushListener
 from kstreams_repl.engine.stores.cache.cache_entry import CacheEntry
 from kstreams_repl.engine.stores.cache.write_back_cache import WriteBackCache
-from kstreams_repl.engine.stores.engine.base import Environment, after
+from kstreams_repl.engine.stores.engine.environment import Environment, after
 from kstreams_repl.engine.stores.kinds.typed_store import LONG, MAX_LONG
 from kstreams_repl.engine.stores.kinds.window_reads import NO_SEQUENCE, WindowReads
 from kstreams_repl.engine.stores.layers.indexed_store import SegmentedStore, make_windowed
 from kstreams_repl.engine.stores.layers.object_store import StoredObjects, WriteBackObjects
 from kstreams_repl.engine.stores.layers.segments import PREFIX_SIZE, SegmentedRows
+from kstreams_repl.engine.stores.state_store import FindOutlet, FindRowLoop, FlushListener
 from kstreams_repl.system.types import Headers, Windowed
 
 _SUFFIX = struct.Struct(">qi")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
-from kstreams_repl.engine.stores.engine.base import Engine, Row
+from kstreams_repl.engine.stores.engine.environment import Engine, Row
 from kstreams_repl.engine.stores.layers.codec import Codec
 from kstreams_repl.engine.stores.log.changelog import Changelog
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, ClassVar, Protocol
 
 from kstreams_repl.engine.serdes import Serde
-from kstreams_repl.engine.stores.engine.base import Environment, after
+from kstreams_repl.engine.stores.engine.environment import Environment, after
 from kstreams_repl.engine.stores.kinds.typed_store import LONG, MAX_LONG, TypedStore
 from kstreams_repl.engine.stores.layers.key_index import KeyIndex, Suffix
 from kstreams_repl.engine.stores.layers.object_store import StoredObjects

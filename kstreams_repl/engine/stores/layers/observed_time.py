@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kstreams_repl.engine.stores.engine.base import Environment
+from kstreams_repl.engine.stores.engine.environment import Environment
 from kstreams_repl.engine.stores.kinds.typed_store import LONG
 
 

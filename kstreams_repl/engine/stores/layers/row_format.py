@@ -7,9 +7,9 @@ change, rows without headers get none, and headers that are not kept any more ar
 
 from __future__ import annotations
 
-from kstreams_repl.engine.stores.engine.base import Environment, after
+from kstreams_repl.engine.stores.engine.environment import Environment, after
 from kstreams_repl.engine.stores.layers.header_rows import pack_headers, without_headers
-from kstreams_repl.engine.topology.stores import StoreBuilder
+from kstreams_repl.engine.topology.store_builder import StoreBuilder
 
 _HEADERS, _PLAIN = b"H", b"P"
 _UP_TO = b":"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any
 
-from kstreams_repl.engine.stores.engine.base import Engine, Environment, Row
+from kstreams_repl.engine.stores.engine.environment import Engine, Environment, Row
 from kstreams_repl.engine.stores.kinds.typed_store import LONG
 from kstreams_repl.engine.stores.layers.observed_time import ObservedTime
 

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 
 from kstreams_repl.engine.serdes.header_ids import Framed, framing
-from kstreams_repl.engine.stores.engine.base import Environment
+from kstreams_repl.engine.stores.engine.environment import Environment
 from kstreams_repl.engine.stores.kinds.buffer_value import BufferValue
 from kstreams_repl.engine.stores.kinds.lru import MOST_SAVED, ORDER, pack_order, unpack_order
 from kstreams_repl.engine.stores.kinds.outer_join import decode_list
@@ -21,7 +21,7 @@ from kstreams_repl.engine.stores.kinds.typed_store import LONG
 from kstreams_repl.engine.stores.kinds.versioned import VersionedRows
 from kstreams_repl.engine.stores.layers.header_rows import with_headers
 from kstreams_repl.engine.stores.layers.segments import segment_interval_ms
-from kstreams_repl.engine.topology.stores import HISTORY_SUFFIX, StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import HISTORY_SUFFIX, StoreBuilder, StoreKind
 from kstreams_repl.system.errors import SerializationError, TaskCorruptedError
 from kstreams_repl.system.types import RecordBatch
 

@@ -12,9 +12,9 @@ from dataclasses import replace
 from kstreams_repl.engine import serdes
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.serdes.deferred import DeferredSerde
-from kstreams_repl.engine.serdes.schemas.registry import Part, settings_from
+from kstreams_repl.engine.serdes.schemas.schema_registry import Part, settings_from
 from kstreams_repl.engine.topology.names import changelog_topic, internal_topic
-from kstreams_repl.engine.topology.stores import StoreBuilder
+from kstreams_repl.engine.topology.store_builder import StoreBuilder
 
 
 def with_log_serdes(

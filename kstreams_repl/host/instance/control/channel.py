@@ -68,7 +68,7 @@ class ControlChannel(Protocol):
         """Return the last report of each slot in that generation."""
 
     def metrics(self, generation: int) -> dict[int, dict[str, Any]]:
-        """Return the last measurements of each slot in that generation (`engine.metrics.snapshot`)."""
+        """Return the last measurements of each slot in that generation (`engine.metrics.metrics_snapshot`)."""
 
     def executors(self) -> dict[int, str]:
         """Return the executor directory of each slot according to its last report; empty on the driver's own host."""
@@ -133,7 +133,7 @@ class InstanceControl(Protocol):
         """
 
     def metrics(self, snapshot: Mapping[str, Any]) -> None:
-        """Write the measurements (`engine.metrics.snapshot`) next to the report."""
+        """Write the measurements (`engine.metrics.metrics_snapshot`) next to the report."""
 
     def orders(self, now_ms: int) -> Iterable[RetryOrder]:
         """Return clients' orders in force. Never blocks."""

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from kstreams_repl.engine.commit.failpoints import failpoint
-from kstreams_repl.engine.metrics.snapshot import validated
+from kstreams_repl.engine.metrics.metrics_snapshot import validated
 from kstreams_repl.host.instance.control.channel import ENDED, EpochTask, PeerTimes, Signal
 from kstreams_repl.host.instance.control.control_files import (
     RESERVE_BYTES,

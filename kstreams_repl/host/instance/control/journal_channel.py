@@ -21,7 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, get_args
 
-from kstreams_repl.engine.metrics.snapshot import validated
+from kstreams_repl.engine.metrics.metrics_snapshot import validated
 from kstreams_repl.host.instance.control.channel import ENDED, EpochTask, PeerTimes, Signal
 from kstreams_repl.host.instance.control.event_times import FIELD, JournalTimes
 from kstreams_repl.host.instance.control.file_channel import FileChannel

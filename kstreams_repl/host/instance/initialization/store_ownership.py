@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from kstreams_repl.engine.runtime.task import TaskSpec
-from kstreams_repl.engine.stores.engine.base import Environment
+from kstreams_repl.engine.stores.engine.environment import Environment
 from kstreams_repl.engine.stores.layers.row_format import keep_row_format
 from kstreams_repl.host.instance.instance import Instance, wall_clock
 from kstreams_repl.host.instance.state.changelogs import ChangelogBounds, ChangelogPartition, changelogs_of

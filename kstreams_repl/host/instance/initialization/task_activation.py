@@ -15,7 +15,7 @@ from kstreams_repl.engine.commit.committed_counts import committed_counts
 from kstreams_repl.engine.commit.offset_metadata import COMMIT_ID, STREAM_TIME
 from kstreams_repl.engine.runtime.nodes.node_counts import NodeCount, added
 from kstreams_repl.engine.runtime.task import StreamTask, TaskSpec
-from kstreams_repl.engine.stores.engine.base import Environment
+from kstreams_repl.engine.stores.engine.environment import Environment
 from kstreams_repl.host.instance.epochs.lifecycle import TaskLifecycle
 from kstreams_repl.host.instance.initialization.start_offsets import StartOffset
 from kstreams_repl.host.instance.instance import Instance, wall_clock

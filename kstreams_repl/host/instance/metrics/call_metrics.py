@@ -8,7 +8,7 @@ from typing import Any
 from kstreams_repl.engine.calls.node_caller import NodeCaller
 from kstreams_repl.engine.metrics.catalogue import ASYNC, NODE_ID
 from kstreams_repl.engine.metrics.counters import Reader, Steps
-from kstreams_repl.engine.metrics.registry import Registry
+from kstreams_repl.engine.metrics.metrics_registry import Registry
 from kstreams_repl.engine.metrics.sensors import record, scaled
 from kstreams_repl.host.instance.instance import Instance
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.engine.metrics.catalogue import THREAD, THREAD_ID, UPDATER
 from kstreams_repl.engine.metrics.counters import Counter, Reader, Steps
-from kstreams_repl.engine.metrics.registry import Registry
+from kstreams_repl.engine.metrics.metrics_registry import Registry
+from kstreams_repl.engine.metrics.metrics_snapshot import Snapshot
 from kstreams_repl.engine.metrics.sensors import Sensor, Window, record, scaled
-from kstreams_repl.engine.metrics.snapshot import Snapshot
 from kstreams_repl.host.instance.application_plan import ApplicationPlan
 from kstreams_repl.host.instance.epochs.lifecycle import InstanceState
 from kstreams_repl.host.instance.instance import Instance, wall_clock

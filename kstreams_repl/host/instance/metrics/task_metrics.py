@@ -8,10 +8,10 @@ from functools import partial
 
 from kstreams_repl.engine.metrics.catalogue import NODE, NODE_ID, STATE, STATE_ID, TASK, TASK_ID, TOPIC, TOPIC_NAME
 from kstreams_repl.engine.metrics.counters import Counter, Reader, Steps
-from kstreams_repl.engine.metrics.registry import Registry
+from kstreams_repl.engine.metrics.metrics_registry import Registry
 from kstreams_repl.engine.metrics.sensors import Sensor, Tally, record, scaled
 from kstreams_repl.engine.runtime.task import TOTALS
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.host.instance.tasks.active_task import ActiveTask
 from kstreams_repl.host.instance.tasks.task_instrumentation import TaskMeter
 from kstreams_repl.system.types import TopicPartition

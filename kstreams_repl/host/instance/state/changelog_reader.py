@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kstreams_repl.engine.stores.engine.base import Environment
+from kstreams_repl.engine.stores.engine.environment import Environment
 from kstreams_repl.host.instance.state.changelog_retention import check_whole
 from kstreams_repl.host.instance.state.changelogs import ChangelogPartition
 from kstreams_repl.host.instance.state.environment_attributes import forget_inputs

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 
 from kstreams_repl.engine.commit.offset_metadata import OffsetMetadata
 from kstreams_repl.engine.runtime.metadata_names import hashed
-from kstreams_repl.engine.stores.engine.base import Environment
+from kstreams_repl.engine.stores.engine.environment import Environment
 from kstreams_repl.engine.stores.layers.segments import segment_interval_ms
 from kstreams_repl.host.instance.state.changelogs import ChangelogPartition
 from kstreams_repl.system.errors import TaskCorruptedError

@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from kstreams_repl.engine.stores.engine.base import Environment
+from kstreams_repl.engine.stores.engine.environment import Environment
 from kstreams_repl.host.instance.state.changelogs import ChangelogPartition
 from kstreams_repl.system.types import TopicPartition
 

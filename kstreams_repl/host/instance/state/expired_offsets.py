@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from contextlib import closing
 
 from kstreams_repl.engine.runtime.task import TaskSpec
-from kstreams_repl.engine.stores.engine.base import Environment
+from kstreams_repl.engine.stores.engine.environment import Environment
 from kstreams_repl.host.instance.application_plan import ApplicationPlan
 from kstreams_repl.host.instance.state.changelogs import changelogs_of
 from kstreams_repl.host.instance.state.environment_attributes import INPUT, RECREATED

@@ -17,7 +17,7 @@ from typing import Any
 from kstreams_repl.engine.commit.offset_metadata import decode
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.runtime.task import TaskSpec
-from kstreams_repl.engine.stores.engine.base import Environment
+from kstreams_repl.engine.stores.engine.environment import Environment
 from kstreams_repl.engine.stores.layers.row_format import keep_row_format
 from kstreams_repl.engine.stores.log.changelog_restore import Restorer
 from kstreams_repl.host.instance.state.changelog_retention import check_whole, floors_of
@@ -189,7 +189,7 @@ def _open(path: Path) -> Any:
 def _is_active_here(path: Path) -> bool:
     """Return whether a running task holds an environment, without opening it, which would read all of its pages."""
     from kstreams_repl.engine.stores.engine.lmdb import is_open_here
-    from kstreams_repl.engine.stores.engine.snapshot import LmdbSnapshot
+    from kstreams_repl.engine.stores.engine.lmdb_snapshot import LmdbSnapshot
 
     if is_open_here(path):
         return True

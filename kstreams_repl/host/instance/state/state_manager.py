@@ -18,7 +18,7 @@ from typing import Any
 from kstreams_repl.engine.commit.offset_metadata import decode
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.runtime.task import TaskSpec
-from kstreams_repl.engine.stores.engine.base import Environment
+from kstreams_repl.engine.stores.engine.environment import Environment
 from kstreams_repl.engine.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.engine.stores.engine.write_lock import LockedError
 from kstreams_repl.host.instance.state.changelogs import ChangelogBounds, ChangelogPartition

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.engine.runtime.task import TaskSpec
-from kstreams_repl.engine.stores.engine.base import Environment
+from kstreams_repl.engine.stores.engine.environment import Environment
 from kstreams_repl.host.instance.epochs.lifecycle import TaskLifecycle, TaskState
 from kstreams_repl.host.instance.state.changelog_reader import ChangelogReader, RestoreProgress
 from kstreams_repl.system.errors import KStreamsError

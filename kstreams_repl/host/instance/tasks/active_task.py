@@ -13,7 +13,7 @@ from kstreams_repl.engine.commit.offset_metadata import COMMIT_ID, STREAM_TIME, 
 from kstreams_repl.engine.commit.protocol import OffsetAndMetadata
 from kstreams_repl.engine.runtime.metadata_names import OPERATOR_TIME
 from kstreams_repl.engine.runtime.task import FOREVER, CommitPlan, StreamTask
-from kstreams_repl.engine.stores.engine.base import Environment
+from kstreams_repl.engine.stores.engine.environment import Environment
 from kstreams_repl.host.instance.epochs.lifecycle import TaskLifecycle, TaskState
 from kstreams_repl.host.instance.failures.crash_watchdog import TaskCrashMarks
 from kstreams_repl.host.instance.state.changelog_retention import FLOOR, ChangelogFloors

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from kstreams_repl.engine.metrics.counters import Counter
-from kstreams_repl.engine.operators.base import Process
+from kstreams_repl.engine.operators.operator import Process
 from kstreams_repl.engine.operators.tables.table_suppress import TableSuppress
 from kstreams_repl.engine.runtime.nodes.collector import RecordCollector, Send, Site
 from kstreams_repl.engine.runtime.task import TaskSpec
 from kstreams_repl.engine.topology.nodes import Node, SinkNode, SourceNode
-from kstreams_repl.engine.topology.stores import StoreBuilder
+from kstreams_repl.engine.topology.store_builder import StoreBuilder
 
 Cell = list[int]
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from kstreams_repl.engine.partitioning import partition_for_key
 from kstreams_repl.engine.serdes import Serde, session_windowed, time_windowed
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.host.instance.control.channel import ControlChannel
 from kstreams_repl.host.instance.initialization.task_initialization import fence_instances
 from kstreams_repl.host.journal.journal import TopicRecord

@@ -10,12 +10,12 @@ import pytest
 from kstreams_repl import StreamsBuilder
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.metrics.catalogue import CLIENT, SPECS, STATE, TASK, THREAD, THREAD_ID, TOPIC
-from kstreams_repl.engine.metrics.registry import Registry
+from kstreams_repl.engine.metrics.metrics_registry import Registry
+from kstreams_repl.engine.metrics.metrics_snapshot import Snapshot
 from kstreams_repl.engine.metrics.sensors import Window
-from kstreams_repl.engine.metrics.snapshot import Snapshot
 from kstreams_repl.engine.runtime.task import StreamTask, TaskSpec
 from kstreams_repl.engine.stores.engine.memory import MemoryEnvironment
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.host.instance.metrics.instance_metrics import InstanceMetrics
 from kstreams_repl.host.instance.metrics.task_metrics import TaskMetrics
 from kstreams_repl.host.instance.tasks.active_task import ActiveTask

@@ -9,8 +9,8 @@ import pytest
 
 from kstreams_repl import FixedKeyProcessor, KStreamsError, Processor, StoreBuilder, StoreKind, StreamsBuilder
 from kstreams_repl.engine.metrics.custom import StreamsMetrics
+from kstreams_repl.engine.metrics.metrics_registry import Registry
 from kstreams_repl.engine.metrics.prometheus import prometheus_text
-from kstreams_repl.engine.metrics.registry import Registry
 from kstreams_repl.engine.metrics.sensors import Window
 from kstreams_repl.test_driver.driver import TopologyTestDriver
 from kstreams_repl.testing import MockProcessorContext

@@ -8,8 +8,8 @@ import re
 import pytest
 
 from kstreams_repl.engine.metrics.catalogue import SPECS, STATE_ID
+from kstreams_repl.engine.metrics.metrics_snapshot import Metric, Value
 from kstreams_repl.engine.metrics.prometheus import prometheus_text
-from kstreams_repl.engine.metrics.snapshot import Metric, Value
 from tests.unit.engine.metrics.contract import TAGS
 from tests.unit.engine.metrics.dashboards import FACTS, selectors, without_data, without_meaning
 from tests.unit.engine.metrics.prometheus_page import read_page

@@ -13,7 +13,7 @@ from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.runtime.task import StreamTask, TaskSpec
 from kstreams_repl.engine.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.engine.stores.factory import open_store
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.host.instance.tasks.task_instrumentation import TaskMeter
 from kstreams_repl.system.types import RecordBatch, TaskId, TopicPartition, Windowed
 from tests.unit.engine.runtime.rig import Outbox

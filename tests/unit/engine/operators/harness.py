@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from kstreams_repl import serdes
-from kstreams_repl.engine.operators.base import NodeContext, Operator, Process
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.test_driver.driver import TopologyTestDriver
 

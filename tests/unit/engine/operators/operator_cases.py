@@ -13,9 +13,9 @@ from typing import Any
 import kstreams_repl as ks
 from kstreams_repl import serdes
 from kstreams_repl.engine import dsl
-from kstreams_repl.engine.operators.base import Operator
+from kstreams_repl.engine.operators.operator import Operator
 from kstreams_repl.engine.topology.nodes import ProcessorNode
-from kstreams_repl.engine.topology.stores import StoreBuilder
+from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from tests.unit.public_api import methods
 
 SETTINGS = {"default.key.serde": serdes.string, "default.value.serde": serdes.json, "repl.outer.join.emit.interval.ms": 0}

@@ -25,7 +25,7 @@ from kstreams_repl.engine.serdes.foreign_key import (
     subscription,
     subscription_response,
 )
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from tests.unit.engine.operators.harness import Bench
 
 

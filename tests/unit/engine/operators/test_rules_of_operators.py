@@ -23,13 +23,13 @@ import kstreams_repl as ks
 from kstreams_repl import serdes
 from kstreams_repl.engine import dsl, operators
 from kstreams_repl.engine.dsl.graph.call_log import logged
-from kstreams_repl.engine.operators.base import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.loop_lines import inline_of
+from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.streams.stream_select_key import StreamSelectKey
 from kstreams_repl.engine.runtime.task import CommitPlan, StreamTask
 from kstreams_repl.engine.stores.log.changelog_restore import Restorer
 from kstreams_repl.engine.topology.nodes import ProcessorNode, SinkNode, SourceNode
-from kstreams_repl.engine.topology.stores import StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreKind
 from kstreams_repl.system.errors import KStreamsError, TopologyError
 from kstreams_repl.system.types import RecordBatch
 from kstreams_repl.test_driver.driver import Mode, TopologyTestDriver

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl.engine.operators.base import Operator
+from kstreams_repl.engine.operators.operator import Operator
 from kstreams_repl.engine.operators.streams.pass_through import PassThrough
 from kstreams_repl.engine.operators.streams.stream_branch import StreamBranch
 from kstreams_repl.engine.operators.streams.stream_filter import StreamFilter

@@ -12,7 +12,7 @@ import pytest
 from kstreams_repl import JoinWindows, StreamsBuilder, serdes
 from kstreams_repl.engine.operators.joins.stream_join_window import StreamJoinWindow
 from kstreams_repl.engine.operators.joins.stream_stream_join import StreamStreamJoin, StreamStreamSelfJoin
-from kstreams_repl.engine.topology.stores import StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreKind
 from tests.unit.engine.operators.harness import Bench
 from tests.unit.engine.operators.test_rules_of_operators import Driver
 

@@ -14,7 +14,7 @@ from kstreams_repl.engine.operators.joins.stream_table_join import StreamTableJo
 from kstreams_repl.engine.operators.tables.table_source import TableSource
 from kstreams_repl.engine.operators.tables.value_getters import StoreGetter, StoreKindRead
 from kstreams_repl.engine.stores.cache import write_back_cache
-from kstreams_repl.engine.topology.stores import StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreKind
 from kstreams_repl.system.errors import KStreamsError
 from tests.unit.engine.operators.harness import Bench
 from tests.unit.engine.runtime.rig import Rig

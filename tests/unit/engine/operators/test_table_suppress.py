@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl.engine.operators.base import NodeContext, Operator, Process
+from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.tables.table_source import TableSource
 from kstreams_repl.engine.operators.tables.table_suppress import TableSuppress
-from kstreams_repl.engine.topology.stores import StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreKind
 from kstreams_repl.system.errors import KStreamsError
 from tests.unit.engine.operators.harness import Bench
 

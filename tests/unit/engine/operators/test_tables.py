@@ -25,7 +25,7 @@ from kstreams_repl.engine.operators.tables.value_getters import (
     StoreKindRead,
     TransformValuesGetter,
 )
-from kstreams_repl.engine.topology.stores import StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreKind
 from kstreams_repl.system.errors import KStreamsError
 from kstreams_repl.testing import TopologyTestDriver
 from tests.unit.engine.operators.harness import Bench

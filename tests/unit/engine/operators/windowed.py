@@ -9,7 +9,7 @@ from kstreams_repl import serdes
 from kstreams_repl.engine.operators.aggregates.stream_session_window_aggregate import StreamSessionWindowAggregate
 from kstreams_repl.engine.operators.aggregates.stream_sliding_window_aggregate import StreamSlidingWindowAggregate
 from kstreams_repl.engine.operators.aggregates.stream_window_aggregate import StreamWindowAggregate
-from kstreams_repl.engine.topology.stores import StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreKind
 from tests.unit.engine.operators.harness import Bench
 
 

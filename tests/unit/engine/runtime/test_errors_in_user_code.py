@@ -9,8 +9,8 @@ import pytest
 
 from kstreams_repl import FixedKeyProcessor, FixedKeyRecord, StreamsBuilder, serdes
 from kstreams_repl.engine.processor import Processor, Record
-from kstreams_repl.engine.serdes.base import Serde
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.serdes.serde import Serde
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.system.errors import InvalidRecordError, SerializationError, StreamsProcessingError
 from kstreams_repl.testing import TopologyTestDriver

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kstreams_repl import Processor, PunctuationType, StreamsBuilder
-from kstreams_repl.engine.serdes.base import Serde
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.serdes.serde import Serde
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.system.errors import IllegalStateTransitionError, KStreamsError, SerializationError, StreamsProcessingError
 from kstreams_repl.testing import TopologyTestDriver
 

@@ -10,8 +10,8 @@ from kstreams_repl import serdes
 from kstreams_repl.engine.processor import Processor, Record
 from kstreams_repl.engine.runtime import task_errors
 from kstreams_repl.engine.runtime.nodes.handlers import ErrorContext, Response, dead_letter_headers, resolve
-from kstreams_repl.engine.serdes.base import wrong_bytes, wrong_type
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.serdes.serde import wrong_bytes, wrong_type
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.system.errors import ConfigError, NullKeyError, SerializationError, StreamsProcessingError
 from kstreams_repl.test_driver.driver import TopologyTestDriver

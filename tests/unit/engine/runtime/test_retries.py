@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.engine.topology.stores import StoreBuilder
+from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.repl.inspection.stores import StoreRows, store_table
 from kstreams_repl.system.errors import TopologyError
 from tests.unit.engine.runtime.test_async_nodes import driver_of, out, pipe

@@ -8,7 +8,7 @@ import pytest
 
 from kstreams_repl import serdes
 from kstreams_repl.engine.processor import Processor, Record
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.system.errors import IllegalStateTransitionError, InvalidStateStoreError, StreamsProcessingError
 from kstreams_repl.system.types import TopicPartition

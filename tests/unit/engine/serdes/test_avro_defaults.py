@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kstreams_repl import serdes
-from kstreams_repl.engine.serdes.schemas.registry import Settings, client_of, settings_of
+from kstreams_repl.engine.serdes.schemas.schema_registry import Settings, client_of, settings_of
 from kstreams_repl.pictures.columns import decode
 from kstreams_repl.system.errors import ConfigError
 

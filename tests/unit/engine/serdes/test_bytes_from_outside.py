@@ -16,7 +16,7 @@ from kstreams_repl.engine.serdes import Serde
 from kstreams_repl.engine.serdes.change import change
 from kstreams_repl.engine.serdes.foreign_key import Subscription, SubscriptionResponse, subscription, subscription_response
 from kstreams_repl.engine.serdes.header_ids import framed
-from kstreams_repl.engine.serdes.schemas.registry import settings_of
+from kstreams_repl.engine.serdes.schemas.schema_registry import settings_of
 from kstreams_repl.system.errors import SerializationError
 from kstreams_repl.system.types import Windowed
 

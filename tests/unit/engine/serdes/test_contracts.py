@@ -76,7 +76,7 @@ def test_a_changed_schema_of_bare_avro_needs_a_conversion_because_nothing_says_w
 
 
 def test_a_password_of_the_registry_is_shown_nowhere_not_even_one_in_its_address() -> None:
-    import kstreams_repl.engine.serdes.schemas.registry as registry
+    import kstreams_repl.engine.serdes.schemas.schema_registry as registry
 
     given = {"url": "http://me:open-sesame@host:8081"}
     settings = registry.settings_of(given)
@@ -116,7 +116,7 @@ def test_a_schema_change_is_a_change_though_the_registry_is_not_asked() -> None:
 
 
 def test_a_deploy_without_a_registry_is_told_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kstreams_repl.engine.serdes.schemas.registry._default", ())
+    monkeypatch.setattr("kstreams_repl.engine.serdes.schemas.schema_registry._default", ())
     with pytest.raises(ConfigError, match="no Schema Registry is set"):
         compare_schemas("app", counting(record(X), bare=False), StreamsConfig())
     assert compare_schemas("app", counting(record(X), bare=False), StreamsConfig({"repl.schema.check": False})) == ()

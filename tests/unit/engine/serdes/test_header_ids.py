@@ -25,11 +25,11 @@ from kstreams_repl.engine.serdes.header_ids import (
     on_the_wire,
     without_stale_ids,
 )
-from kstreams_repl.engine.serdes.schemas.registry import client_of, default_registry, settings_of, use_by_default
+from kstreams_repl.engine.serdes.schemas.schema_registry import client_of, default_registry, settings_of, use_by_default
 from kstreams_repl.engine.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.engine.stores.log.changelog_restore import Restorer
 from kstreams_repl.engine.stores.log.log_serdes import with_log_serdes
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.repl.inspection.stores import LogRows
 from kstreams_repl.repl.inspection.topics import records_table
 from kstreams_repl.system.errors import ConfigError, TaskCorruptedError

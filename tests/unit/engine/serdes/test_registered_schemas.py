@@ -19,7 +19,7 @@ from google.protobuf.message_factory import GetMessageClass
 from pydantic import BaseModel
 
 from kstreams_repl import serdes
-from kstreams_repl.engine.serdes.schemas.registry import Settings, client_of, settings_of
+from kstreams_repl.engine.serdes.schemas.schema_registry import Settings, client_of, settings_of
 from kstreams_repl.system.errors import SchemaRegistryError, SchemaRegistryUnavailableError, SerializationError
 
 TOPIC = {"subject.name.strategy.type": "TOPIC"}

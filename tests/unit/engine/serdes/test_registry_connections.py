@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 PROGRAM = """
 import sys
-from kstreams_repl.engine.serdes.schemas.registry import client_of
+from kstreams_repl.engine.serdes.schemas.schema_registry import client_of
 print(client_of((("url", sys.argv[1]),)).get_subjects())
 """
 

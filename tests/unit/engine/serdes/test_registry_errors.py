@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka.schema_registry.error import SchemaRegistryError as Refused
 
-from kstreams_repl.engine.serdes.schemas.registry import translated
+from kstreams_repl.engine.serdes.schemas.schema_registry import translated
 from kstreams_repl.system.errors import SchemaRegistryError, SchemaRegistryUnavailableError
 
 

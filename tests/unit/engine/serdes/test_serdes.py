@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from kstreams_repl import serdes
 from kstreams_repl.engine.serdes import Serde
-from kstreams_repl.engine.serdes.base import to_send
+from kstreams_repl.engine.serdes.serde import to_send
 from kstreams_repl.engine.stores.layers.codec import Codec
 from kstreams_repl.system.errors import CallError, ConfigError, SerializationError
 from kstreams_repl.system.types import Windowed

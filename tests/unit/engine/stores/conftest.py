@@ -12,11 +12,11 @@ import pytest
 from kstreams_repl import serdes
 from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.stores.cache.record_cache import RecordCache
-from kstreams_repl.engine.stores.engine.base import Environment
+from kstreams_repl.engine.stores.engine.environment import Environment
 from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
 from kstreams_repl.engine.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.engine.stores.factory import open_store
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 
 SMALL_MAP = 256 << 20
 

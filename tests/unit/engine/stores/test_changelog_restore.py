@@ -18,7 +18,7 @@ from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
 from kstreams_repl.engine.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.engine.stores.kinds import lru
 from kstreams_repl.engine.stores.log.changelog_restore import Restorer
-from kstreams_repl.engine.topology.stores import HISTORY_SUFFIX, StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import HISTORY_SUFFIX, StoreBuilder, StoreKind
 from kstreams_repl.system.errors import SerializationError, TaskCorruptedError
 from kstreams_repl.system.types import RecordBatch, Windowed
 

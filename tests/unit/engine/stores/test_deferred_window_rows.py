@@ -10,7 +10,7 @@ from kstreams_repl import serdes
 from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.engine.stores.factory import open_store
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 
 
 @pytest.mark.parametrize("kind", [StoreKind.TIMESTAMPED_WINDOW, StoreKind.TIME_ORDERED_WINDOW])

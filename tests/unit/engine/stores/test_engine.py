@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kstreams_repl.engine.stores.engine.base import Environment, after, after_prefix
+from kstreams_repl.engine.stores.engine.environment import Environment, after, after_prefix
 from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
 from kstreams_repl.engine.stores.engine.memory import MemoryEnvironment
 

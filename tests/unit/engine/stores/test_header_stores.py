@@ -17,7 +17,7 @@ from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
 from kstreams_repl.engine.stores.factory import open_store
 from kstreams_repl.engine.stores.layers import row_format
 from kstreams_repl.engine.stores.layers.row_format import have_headers, keep_row_format
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind, in_application
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind, in_application
 from kstreams_repl.system.errors import InvalidStateStoreError, SerializationError, TopologyError
 from kstreams_repl.system.types import AggregationWithHeaders, ValueTimestampHeaders, Windowed
 from tests.queried import State

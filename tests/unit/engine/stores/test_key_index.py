@@ -15,7 +15,7 @@ from kstreams_repl.engine.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.engine.stores.factory import open_store
 from kstreams_repl.engine.stores.layers import key_index
 from kstreams_repl.engine.stores.layers.key_index import KeyIndex
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.system.types import Windowed
 
 KINDS: dict[str, dict[str, Any]] = {

@@ -14,7 +14,7 @@ from kstreams_repl.engine.serdes import Serde
 from kstreams_repl.engine.stores.cache.record_cache import RecordCache
 from kstreams_repl.engine.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.engine.stores.factory import open_store
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.system.errors import NullKeyError, SerializationError, StateStoreError
 from kstreams_repl.system.types import ValueAndTimestamp
 

@@ -16,7 +16,7 @@ from kstreams_repl.engine.config import KEYS
 from kstreams_repl.engine.stores.engine import lmdb as lmdb_module
 from kstreams_repl.engine.stores.engine import lmdb_engine
 from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment, LockedError
-from kstreams_repl.engine.stores.engine.snapshot import LmdbSnapshot
+from kstreams_repl.engine.stores.engine.lmdb_snapshot import LmdbSnapshot
 from kstreams_repl.system.errors import InvalidStateStoreError, StateStoreError, TaskCorruptedError, TaskMigratedError
 
 SMALL = 64 << 20

@@ -8,7 +8,7 @@ import pytest
 
 from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.engine.stores.layers.codec import SMALL
-from kstreams_repl.engine.topology.stores import StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreKind
 from tests.unit.engine.runtime.rig import Rig
 
 LONG = 20_000

@@ -8,7 +8,7 @@ from kstreams_repl import serdes
 from kstreams_repl.engine.processor.record_context import ContextSnapshot
 from kstreams_repl.engine.stores.kinds.buffer_value import BufferValue
 from kstreams_repl.engine.stores.kinds.suppress_buffer import java_hash_order
-from kstreams_repl.engine.topology.stores import StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreKind
 
 EMPTY = 2**63 - 1
 

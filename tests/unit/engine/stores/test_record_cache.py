@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kstreams_repl import serdes
-from kstreams_repl.engine.topology.stores import StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreKind
 from kstreams_repl.system.types import Windowed
 
 BIG = 100_000

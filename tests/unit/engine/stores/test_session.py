@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl.engine.topology.stores import StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreKind
 from kstreams_repl.system.types import Windowed
 
 MODES: list[dict[str, Any]] = [{}, {"suppress": True}, {"cache_bytes": 100_000}, {"cache_bytes": 100_000, "exact": False, "suppress": True}]

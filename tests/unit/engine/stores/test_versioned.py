@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kstreams_repl import serdes
-from kstreams_repl.engine.stores.api import NOT_PUT
 from kstreams_repl.engine.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.engine.stores.kinds.version_row import VersionRow
 from kstreams_repl.engine.stores.kinds.versioned import VersionedRows, history_segment_interval_ms
-from kstreams_repl.engine.topology.stores import HISTORY_SUFFIX, StoreKind
+from kstreams_repl.engine.stores.state_store import NOT_PUT
+from kstreams_repl.engine.topology.store_builder import HISTORY_SUFFIX, StoreKind
 from kstreams_repl.system.types import VersionedRecord
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kstreams_repl.engine.stores.layers.segments import segment_interval_ms
-from kstreams_repl.engine.topology.stores import StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreKind
 from kstreams_repl.system.types import ValueAndTimestamp, Windowed
 
 MODES: list[dict[str, Any]] = [{}, {"suppress": True}]

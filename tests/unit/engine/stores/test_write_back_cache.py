@@ -10,7 +10,7 @@ from kstreams_repl import serdes
 from kstreams_repl.engine.stores.cache.cache_entry import NOTHING
 from kstreams_repl.engine.stores.cache.write_back_cache import WriteBackCache
 from kstreams_repl.engine.stores.engine.memory import MemoryEnvironment
-from kstreams_repl.engine.topology.stores import StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreKind
 
 BIG = 10_000_000
 

@@ -11,7 +11,7 @@ import pytest
 
 import kstreams_repl as ks
 from kstreams_repl.engine.metrics.counters import Counter
-from kstreams_repl.engine.metrics.registry import Registry
+from kstreams_repl.engine.metrics.metrics_registry import Registry
 from kstreams_repl.engine.metrics.sensors import Window
 from kstreams_repl.host.instance.control.channel import Signal
 from kstreams_repl.host.instance.metrics.call_metrics import CallMetrics, call_figures

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kstreams_repl.engine.commit.offset_metadata import OffsetMetadata
 from kstreams_repl.engine.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.engine.stores.layers.segments import segment_interval_ms
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.host.instance.state.changelog_retention import ChangelogFloors, check_whole, floors_of
 from kstreams_repl.host.instance.state.changelogs import ChangelogPartition
 from kstreams_repl.system.errors import TaskCorruptedError

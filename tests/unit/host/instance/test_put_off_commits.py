@@ -14,7 +14,7 @@ from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.runtime.task import StreamTask, TaskSpec
 from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
-from kstreams_repl.engine.stores.engine.snapshot import LmdbSnapshot
+from kstreams_repl.engine.stores.engine.lmdb_snapshot import LmdbSnapshot
 from kstreams_repl.host.instance.state.environment_attributes import INPUT
 from kstreams_repl.host.instance.tasks import active_task
 from kstreams_repl.host.instance.tasks.active_task import ActiveTask

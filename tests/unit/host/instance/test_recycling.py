@@ -10,7 +10,7 @@ import pytest
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.runtime.task import TaskSpec
 from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.engine.topology.subtopologies import Subtopology
 from kstreams_repl.host.instance.state.environment_attributes import forget_inputs
 from kstreams_repl.host.instance.state.owner_token import is_held, owner_token

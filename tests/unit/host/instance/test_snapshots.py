@@ -11,8 +11,8 @@ import pytest
 
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
-from kstreams_repl.engine.stores.engine.snapshot import LmdbSnapshot
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.stores.engine.lmdb_snapshot import LmdbSnapshot
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.host.instance.state.changelogs import TOMBSTONE_SECONDS, ChangelogBounds, ChangelogPartition
 from kstreams_repl.host.instance.state.environment_attributes import remember_topics
 from kstreams_repl.host.instance.state.snapshot_directory import LocalDirectory, snapshot_directory

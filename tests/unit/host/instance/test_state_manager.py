@@ -13,9 +13,9 @@ import pytest
 
 from kstreams_repl.engine.commit.offset_metadata import COMMIT_ID, encode
 from kstreams_repl.engine.config import StreamsConfig
-from kstreams_repl.engine.stores.engine.base import Environment
+from kstreams_repl.engine.stores.engine.environment import Environment
 from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.host.instance.state.changelogs import ChangelogBounds, ChangelogPartition
 from kstreams_repl.host.instance.state.environment_attributes import AS_OF, INPUT, remember_topics, set_as_of
 from kstreams_repl.host.instance.state.owner_token import end_process, owner_token

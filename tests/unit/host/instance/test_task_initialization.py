@@ -13,7 +13,7 @@ import pytest
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.runtime.task import TaskSpec
 from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment, is_open_here
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.engine.topology.subtopologies import Subtopology
 from kstreams_repl.host.instance.initialization.store_ownership import own_stores
 from kstreams_repl.host.instance.instance import TakeOver

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kstreams_repl.engine.topology.internal_topics import FOR_EVER, changelog_config, repartition_config
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.host.kafka.admin import NewTopicSpec
 from kstreams_repl.host.kafka.internal_topics import check_internal_topic, journal_topic, lacking_settings
 from kstreams_repl.system.errors import DeployError

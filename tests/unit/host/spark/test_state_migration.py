@@ -10,7 +10,7 @@ import pytest
 from kstreams_repl import serdes
 from kstreams_repl.engine.partitioning import partition_for_key
 from kstreams_repl.engine.serdes import Serde
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.host.kafka.reading import OffsetRange
 from kstreams_repl.host.spark.fencing.state_migration import Migration, key_reader
 from kstreams_repl.system.errors import TopologyError

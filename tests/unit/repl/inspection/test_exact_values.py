@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from kstreams_repl import serdes
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.pictures.columns import as_array, milliseconds
 from kstreams_repl.repl.inspection import run_sql
 from kstreams_repl.repl.inspection.stores import LogRows, store_table

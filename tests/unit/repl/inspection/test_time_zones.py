@@ -17,7 +17,7 @@ import pytest
 
 import kstreams_repl as ks
 from kstreams_repl import serdes
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.host.kafka.reading import OffsetRange
 from kstreams_repl.host.spark.dataframe_reader import _as_moments
 from kstreams_repl.repl.inspection import Limits, TopicScan, run_sql, topics

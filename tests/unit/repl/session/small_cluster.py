@@ -16,7 +16,7 @@ from typing import Any
 
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.partitioning import murmur2
-from kstreams_repl.engine.stores.engine.base import Environment
+from kstreams_repl.engine.stores.engine.environment import Environment
 from kstreams_repl.engine.stores.log.changelog_restore import Restorer
 from kstreams_repl.host.instance.initialization.start_offsets import start_offsets
 from kstreams_repl.host.instance.initialization.store_ownership import own_stores

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kstreams_repl.engine.metrics.catalogue import TASK
-from kstreams_repl.engine.metrics.snapshot import Metric, Snapshot, merged
+from kstreams_repl.engine.metrics.metrics_snapshot import Metric, Snapshot, merged
 from kstreams_repl.repl.inspection import Limits, run_sql
 from kstreams_repl.repl.session.views.counts.metrics_view import MetricsView, metrics_table
 from kstreams_repl.system.errors import KStreamsError

@@ -67,7 +67,7 @@ def test_stores_of_an_instance_are_read_again_until_no_task_commits_in_between(
     disturbed: int, as_of: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process commits after the view of the first task was taken and before that of the second, some times or every time."""
-    from kstreams_repl.engine.stores.engine.snapshot import LmdbSnapshot
+    from kstreams_repl.engine.stores.engine.lmdb_snapshot import LmdbSnapshot
 
     builder = ks.StreamsBuilder()
     grouped = builder.stream("in", key_serde="string", value_serde="long").group_by_key()

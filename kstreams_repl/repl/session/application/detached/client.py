@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from kstreams_repl.engine.config import SNAPSHOT_DIR, StreamsConfig
-from kstreams_repl.engine.metrics.snapshot import Metric, Snapshot, merged
+from kstreams_repl.engine.metrics.metrics_snapshot import Metric, Snapshot, merged
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.instance.control.file_channel import FileChannel
 from kstreams_repl.host.instance.failures.failure_report import failure_of

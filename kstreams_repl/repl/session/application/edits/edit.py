@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.dsl.graph.call_log import go_back_to
 from kstreams_repl.engine.serdes import Serde, resolve
-from kstreams_repl.engine.serdes.schemas.registry import Part, settings_from
+from kstreams_repl.engine.serdes.schemas.schema_registry import Part, settings_from
 from kstreams_repl.engine.topology.diff import StoreChange, TopologyDiff, diff
 from kstreams_repl.engine.topology.graph import TopologyGraph
 from kstreams_repl.engine.topology.names import changelog_topic

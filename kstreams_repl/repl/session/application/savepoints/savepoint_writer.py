@@ -13,7 +13,7 @@ import orjson
 
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.topology.names import validate_name
-from kstreams_repl.engine.topology.stores import StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreKind
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.kafka.clients import ClientSettings
 from kstreams_repl.host.kafka.exact_metadata import OffsetAndMetadata

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from kstreams_repl.engine.metrics.metrics_snapshot import Metric, Value
 from kstreams_repl.engine.metrics.prometheus import prometheus_text
-from kstreams_repl.engine.metrics.snapshot import Metric, Value
 from kstreams_repl.pictures.frames import Frames
 from kstreams_repl.pictures.table import Table
 from kstreams_repl.system.errors import CallError, did_you_mean

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.engine.config import StreamsConfig
-from kstreams_repl.engine.topology.stores import StoreBuilder
+from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.instance.metadata import HostInfo
 from kstreams_repl.repl.session.application.read_only import ReadOnlyApplication

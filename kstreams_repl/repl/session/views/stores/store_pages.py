@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kstreams_repl.engine import serdes
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.pictures.table import Table
 from kstreams_repl.pictures.wording import counted, time_text
 from kstreams_repl.repl.session.application.read_only import ReadOnlyApplication

@@ -21,7 +21,7 @@ from kstreams_repl.engine.stores.layers.header_rows import without_headers
 from kstreams_repl.engine.stores.layers.row_format import have_headers, row_format
 from kstreams_repl.engine.stores.log.log_serdes import with_log_serdes
 from kstreams_repl.engine.topology.names import changelog_topic
-from kstreams_repl.engine.topology.stores import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.instance.control.file_channel import read_lease
 from kstreams_repl.host.instance.state.state_directory import application_directory, control_directory, state_root
@@ -34,7 +34,7 @@ from kstreams_repl.system.errors import InvalidStateStoreError, UnknownTopicErro
 from kstreams_repl.system.types import TaskId
 
 if TYPE_CHECKING:
-    from kstreams_repl.engine.stores.engine.snapshot import SnapshotView
+    from kstreams_repl.engine.stores.engine.lmdb_snapshot import SnapshotView
 
 _LONG = struct.Struct(">q")
 _ATTEMPTS = 20
@@ -161,7 +161,7 @@ def _views(paths: Mapping[TaskId, Path], asked: Collection[str]) -> Iterator[tup
     They are if, after the last view was taken, no environment had a later commit, and no environment of an instance lacked a
     commit.
     """
-    from kstreams_repl.engine.stores.engine.snapshot import LmdbSnapshot
+    from kstreams_repl.engine.stores.engine.lmdb_snapshot import LmdbSnapshot
 
     with ExitStack() as opened:
         opened.enter_context(_one_at_a_time)
@@ -204,7 +204,7 @@ def count_rows(config: StreamsConfig, topology: Topology, builder: StoreBuilder)
 
 @contextmanager
 def _snapshot(path: Path) -> Iterator[Any]:
-    from kstreams_repl.engine.stores.engine.snapshot import LmdbSnapshot
+    from kstreams_repl.engine.stores.engine.lmdb_snapshot import LmdbSnapshot
 
     with _one_at_a_time, LmdbSnapshot(path) as snapshot:
         snapshot.meta()

@@ -8,7 +8,7 @@ from typing import Any
 from kstreams_repl.engine import serdes
 from kstreams_repl.engine.stores.log.log_serdes import with_log_serdes
 from kstreams_repl.engine.topology.names import changelog_topic
-from kstreams_repl.engine.topology.stores import StoreBuilder
+from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.host.kafka.reading import OffsetRange, ranges_of, read_ranges
 from kstreams_repl.repl.inspection.scan_partitions import planned
 from kstreams_repl.repl.inspection.topics import bounded, ends_of

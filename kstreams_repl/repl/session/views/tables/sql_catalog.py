@@ -14,7 +14,7 @@ from typing import Any
 
 from kstreams_repl.engine import serdes
 from kstreams_repl.engine.topology.nodes import ProcessorNode
-from kstreams_repl.engine.topology.stores import StoreBuilder
+from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.pictures.wording import counted
 from kstreams_repl.repl.inspection import Limits, SqlResult, TableData, TopicScan, store_table
 from kstreams_repl.repl.inspection.stores import keys_needed

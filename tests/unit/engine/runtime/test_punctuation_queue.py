@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kstreams_repl.engine.processor import Processor, PunctuationType, Record
-from kstreams_repl.engine.runtime.punctuation import PunctuationQueue
+from kstreams_repl.engine.runtime.punctuation_queue import PunctuationQueue
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.system.errors import KStreamsError, StreamsProcessingError
 from tests.unit.engine.runtime.rig import Rig

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl.engine.metrics.snapshot import Snapshot, validated
+from kstreams_repl.engine.metrics.metrics_snapshot import Snapshot, validated
 from kstreams_repl.host.instance.control.file_channel import FileChannel
 
 GOOD = Snapshot(7, [("stream-thread-metrics", {"thread-id": "t"}, {"commit-total": 3, "state": "running", "poll-latency-avg": None})])

@@ -19,8 +19,8 @@ from functools import cache
 from typing import Any, Literal, NoReturn, Protocol, TypedDict
 from uuid import UUID
 
-from kstreams_repl.engine.serdes.base import Serde, wrong_bytes
 from kstreams_repl.engine.serdes.header_ids import Framed
+from kstreams_repl.engine.serdes.serde import Serde, wrong_bytes
 from kstreams_repl.system.errors import (
     ConfigError,
     KStreamsError,

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from math import isnan
 
 from kstreams_repl.engine.metrics.catalogue import is_recorded
+from kstreams_repl.engine.metrics.metrics_snapshot import MetricGroup, Snapshot
 from kstreams_repl.engine.metrics.sensors import Read, Sensor, Statistic, Window
-from kstreams_repl.engine.metrics.snapshot import MetricGroup, Snapshot
 
 Tags = tuple[tuple[str, str], ...]
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import lmdb
 
-from kstreams_repl.engine.stores.engine.base import Row
+from kstreams_repl.engine.stores.engine.environment import Row
 from kstreams_repl.engine.stores.engine.failures import storage_error
 from kstreams_repl.engine.stores.engine.lmdb import _OPEN, ENGINE_PREFIX, META, open_database
 from kstreams_repl.engine.stores.engine.lmdb_engine import LmdbTree

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from kstreams_repl.engine.processor.api import Cancellable
+from kstreams_repl.engine.processor.processors import Cancellable
 from kstreams_repl.engine.processor.punctuation import PunctuationType
 from kstreams_repl.system.types import Headers, Outlet, RowLoop, TaskId
 
