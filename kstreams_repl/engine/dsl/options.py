@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, TypedDict, Unpack
 
@@ -12,6 +12,7 @@ from kstreams_repl.engine.call_checks import spelled_out
 from kstreams_repl.engine.serdes.deferred import DeferredSerde
 from kstreams_repl.engine.topology.names import validate_name
 from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
+from kstreams_repl.engine.topology.store_options import CachedAndLogged, check_options, common, describe_options, option
 from kstreams_repl.system.durations import Millis, as_millis
 from kstreams_repl.system.errors import TopologyError
 
@@ -62,9 +63,6 @@ class StoreOptions(TableOptions, total=False):
     retention: Millis | None
 
 
-_UNVERSIONED = "all but versioned ones"
-
-
 def _checked_name(name: str, store: Any) -> str:
     return validate_name(store, "store")
 
@@ -77,66 +75,30 @@ def _checked_serde(name: str, serde: Any) -> Any:
     return serde if isinstance(serde, DeferredSerde) else serdes.resolve(serde)
 
 
-def _checked_config(name: str, config: Any) -> Mapping[str, str]:
-    if not isinstance(config, Mapping):
-        raise TopologyError(f"expected a dict of topic settings as {name}=, got {config!r}", hint='{"segment.ms": "60000"}')
-    return config
-
-
-def _checked_flag(name: str, flag: Any) -> bool:
-    if not isinstance(flag, bool):
-        raise TopologyError(f"{name} must be True or False, got {flag!r}", hint=f"give {name}=True, or leave it out")
-    return flag
-
-
-def _option(meaning: str, default: Any, check: Callable[[str, Any], Any], stores: str = "all") -> Any:
-    """Return a row of the table of options: a field of `Materialized`.
-
-    Args:
-        meaning: what the option does, for the reference.
-        default: None: the application or an operator upstream decides.
-        check: (name, value) -> the value to keep; raises if the value cannot be used.
-        stores: kinds of store that have the option.
-    """
-    kept = {"default_factory": dict} if default == {} else {"default": default}
-    return field(**kept, metadata={"meaning": meaning, "check": check, "stores": stores})
-
-
 @dataclass(frozen=True, slots=True)
-class Materialized:
+class Materialized(CachedAndLogged):
     """The store of a table. Most operators take these as keyword arguments; a `Materialized` can also be given as `store=`.
 
-    The fields are the one table of a store's options; `SourceOptions`, `TableOptions` and `WindowOptions` name those that operators take.
+    `SourceOptions`, `TableOptions` and `WindowOptions` name the fields that operators take.
     """
 
-    name: str | None = _option("name of the store; None = generated, and not queryable by name", None, _checked_name)
-    key_serde: Any = _option("serde of its keys; None = inherited, else the application's default", None, _checked_serde)
-    value_serde: Any = _option("serde of its values; None = inherited, else the application's default", None, _checked_serde)
-    caching: bool = _option(
-        "whether it has a record cache, which also collapses updates between commits", True, _checked_flag, _UNVERSIONED
-    )
-    logging: bool = _option("whether it has a changelog topic", True, _checked_flag)
-    retention: Millis | None = _option(
+    name: str | None = option("name of the store; None = generated, and not queryable by name", None, _checked_name)
+    key_serde: Any = option("serde of its keys; None = inherited, else the application's default", None, _checked_serde)
+    value_serde: Any = option("serde of its values; None = inherited, else the application's default", None, _checked_serde)
+    caching: bool = common("caching", True)
+    logging: bool = common("logging", True)
+    retention: Millis | None = option(
         'how long windows are kept (ms, timedelta or "30 s"); None = as long as they can change', None, _checked_time, "windows, sessions"
     )
-    history: Millis | None = _option(
+    history: Millis | None = option(
         'makes a versioned store that keeps this much history (ms, timedelta or "30 s")', None, _checked_time, "tables without windows"
     )
-    persistent: bool | None = _option(
-        "False: in memory, and restored from its changelog at every start; True: on disk; None = `default.dsl.store` decides",
-        None,
-        _checked_flag,
-    )
-    topic_config: Mapping[str, str] = _option("settings of the changelog topic", {}, _checked_config)
-    headers: bool | None = _option(
-        "whether rows keep headers (KIP-1271); None = `dsl.store.format` decides", None, _checked_flag, _UNVERSIONED
-    )
+    persistent: bool | None = common("persistent", None, "; None = `default.dsl.store` decides")
+    topic_config: Mapping[str, str] = common("topic_config", {})
+    headers: bool | None = common("headers", None)
 
     def __post_init__(self) -> None:
-        for option in fields(self):
-            value = getattr(self, option.name)
-            if value is not None:
-                object.__setattr__(self, option.name, option.metadata["check"](option.name, value))
+        check_options(self)
         if self.history is not None and self.name is None:
             raise TopologyError("a versioned store needs a name", hint='give store="name" together with history=')
 
@@ -201,42 +163,6 @@ class Materialized:
         """
         return self.with_(retention=retention)
 
-    def with_caching_enabled(self) -> Materialized:
-        """Return a copy with a record cache over the store.
-
-        Example:
-            >>> import kstreams_repl as ks
-            >>> options = ks.Materialized.as_("counts").with_caching_enabled()
-        """
-        return self.with_(caching=True)
-
-    def with_caching_disabled(self) -> Materialized:
-        """Return a copy without a record cache: every update is forwarded at once.
-
-        Example:
-            >>> import kstreams_repl as ks
-            >>> options = ks.Materialized.as_("counts").with_caching_disabled()
-        """
-        return self.with_(caching=False)
-
-    def with_logging_enabled(self, topic_config: Mapping[str, str] | None = None) -> Materialized:
-        """Return a copy with a changelog topic; `topic_config` are the topic's settings (None: the defaults).
-
-        Example:
-            >>> import kstreams_repl as ks
-            >>> options = ks.Materialized.as_("counts").with_logging_enabled({"segment.ms": "60000"})
-        """
-        return replace(self, logging=True, topic_config=dict(topic_config or {}))
-
-    def with_logging_disabled(self) -> Materialized:
-        """Return a copy without a changelog topic: after a crash the store starts empty.
-
-        Example:
-            >>> import kstreams_repl as ks
-            >>> options = ks.Materialized.as_("counts").with_logging_disabled()
-        """
-        return self.with_(logging=False)
-
     @spelled_out
     def with_(self, *, name: str | None = None, **store_options: Unpack[StoreOptions]) -> Materialized:
         """Return a copy with the given attributes changed; None leaves an attribute unchanged. Arguments as those of
@@ -249,9 +175,7 @@ class Materialized:
         return materialized(self if name is None else replace(self, name=name), store_options) or self
 
 
-Materialized.__doc__ = f"{(Materialized.__doc__ or '').rstrip()}\n\n    Attributes:\n" + "\n".join(
-    f"        {option.name}: {option.metadata['meaning']}." for option in fields(Materialized)
-)
+describe_options(Materialized)
 
 
 def materialized(store: str | Materialized | None, options: SourceOptions | WindowOptions) -> Materialized | None:

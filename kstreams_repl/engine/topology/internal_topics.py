@@ -72,7 +72,7 @@ def changelog_config(store: StoreBuilder, defaults: Mapping[str, str] = MappingP
         config |= {"retention.ms": FOR_EVER, "retention.bytes": "-1"}
     elif store.kind is StoreKind.VERSIONED:
         config["min.compaction.lag.ms"] = FOR_EVER
-    return config | store.topic_config
+    return {**config, **store.topic_config}
 
 
 def result_log(log: str, application_id: str, partitions: int | None, defaults: Mapping[str, str] = MappingProxyType({})) -> InternalTopic:

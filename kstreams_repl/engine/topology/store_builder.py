@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from kstreams_repl.engine.topology.store_options import CachedAndLogged, check_options, common, describe_options, option
 from kstreams_repl.system.errors import TopologyError, did_you_mean
 
 IN_MEMORY = "in_memory"
@@ -40,47 +42,35 @@ KINDS_WITH_HEADERS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class StoreBuilder:
-    """Describes one store, which is opened in each task of the sub-topology it is connected to.
+class StoreBuilder(CachedAndLogged):
+    """Describes one store, which is opened in each task of the sub-topology it is connected to."""
 
-    Attributes:
-        name: unique in the topology; the changelog is ``<application.id>-<name>-changelog``.
-        kind: kind of store.
-        key_serde, value_serde: Serde objects (`kstreams_repl.engine.serdes`); None = the application's default.
-        caching: whether it has a record cache (sized by ``statestore.cache.max.bytes``, off if that is 0).
-        logging: whether it has a changelog topic.
-        persistent: False: kept in memory only, and restored from its changelog at every start.
-        retention_ms: retention of window, session and join stores; history retention of versioned stores.
-        window_size_ms: window size of window stores.
-        retain_duplicates: whether several values per key and time are kept (windows of stream-stream joins).
-        max_entries: capacity of LRU stores.
-        topic_config: changelog topic settings that add to or override the defaults.
-        source_topic: the source topic that serves as changelog (optimised tables, read-only stores); None otherwise.
-        options: options of a single kind.
-        follows_default: whether the user left `persistent` open, so that the application's ``default.dsl.store`` decides.
-        headers: whether a row keeps the headers that it was put with (KIP-1271): values are `ValueTimestampHeaders`, in a session store
-            `AggregationWithHeaders`. For timestamped stores and session stores. None: the application's ``dsl.store.format`` decides.
-    """
-
-    name: str
-    kind: StoreKind
-    key_serde: Any = None
-    value_serde: Any = None
-    caching: bool = False
-    logging: bool = True
-    persistent: bool = True
-    retention_ms: int | None = None
-    window_size_ms: int | None = None
-    retain_duplicates: bool = False
-    max_entries: int | None = None
-    topic_config: dict[str, str] = field(default_factory=dict)
-    source_topic: str | None = None
-    options: dict[str, Any] = field(default_factory=dict)
-    follows_default: bool = False
-    headers: bool | None = False
+    name: str = field(metadata={"meaning": "unique in the topology; the changelog is ``<application.id>-<name>-changelog``"})
+    kind: StoreKind = field(metadata={"meaning": "kind of store"})
+    key_serde: Any = option("serde of its keys; None = the application's default", None)
+    value_serde: Any = option("serde of its values; None = the application's default", None)
+    caching: bool = common("caching", False)
+    logging: bool = common("logging", True)
+    persistent: bool = common("persistent", True)
+    retention_ms: int | None = option("retention of window, session and join stores; history retention of versioned stores", None)
+    window_size_ms: int | None = option("window size of window stores", None)
+    retain_duplicates: bool = option("whether several values per key and time are kept (windows of stream-stream joins)", False)
+    max_entries: int | None = option("capacity of LRU stores", None)
+    topic_config: Mapping[str, str] = common("topic_config", {})
+    source_topic: str | None = option(
+        "the source topic that serves as changelog (optimised tables, read-only stores); None otherwise", None
+    )
+    options: dict[str, Any] = option("options of a single kind", {})
+    follows_default: bool = option(
+        "whether the user left `persistent` open, so that the application's ``default.dsl.store`` decides", False
+    )
+    headers: bool | None = common(
+        "headers", False, "; values are then `ValueTimestampHeaders`, in a session store `AggregationWithHeaders`"
+    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", _kind(self.name, self.kind))
+        check_options(self)
         for what, low in (("retention_ms", 0), ("window_size_ms", 0), ("max_entries", 1)):
             number = getattr(self, what)
             if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < low):
@@ -107,42 +97,6 @@ class StoreBuilder:
                 store=self.name,
             )
 
-    def with_caching_enabled(self) -> StoreBuilder:
-        """Return a copy with a record cache over the store.
-
-        Example:
-            >>> import kstreams_repl as ks
-            >>> store = ks.Stores.persistent_key_value_store("seen").with_caching_enabled()
-        """
-        return replace(self, caching=True)
-
-    def with_caching_disabled(self) -> StoreBuilder:
-        """Return a copy without a record cache.
-
-        Example:
-            >>> import kstreams_repl as ks
-            >>> store = ks.Stores.persistent_key_value_store("seen").with_caching_disabled()
-        """
-        return replace(self, caching=False)
-
-    def with_logging_enabled(self, topic_config: dict[str, str] | None = None) -> StoreBuilder:
-        """Return a copy with a changelog topic; `topic_config`: settings of the topic (None: the defaults).
-
-        Example:
-            >>> import kstreams_repl as ks
-            >>> store = ks.Stores.persistent_key_value_store("seen").with_logging_enabled({"segment.ms": "60000"})
-        """
-        return replace(self, logging=True, topic_config=dict(topic_config or {}))
-
-    def with_logging_disabled(self) -> StoreBuilder:
-        """Return a copy without a changelog topic: after a crash the store starts empty.
-
-        Example:
-            >>> import kstreams_repl as ks
-            >>> store = ks.Stores.persistent_key_value_store("seen").with_logging_disabled()
-        """
-        return replace(self, logging=False, topic_config={})
-
     def on_disk(self, default_store: str) -> bool:
         """Return whether the store is kept on disk in an application with this ``default.dsl.store``.
 
@@ -155,6 +109,9 @@ class StoreBuilder:
             True
         """
         return self.persistent and not (self.follows_default and default_store == IN_MEMORY)
+
+
+describe_options(StoreBuilder)
 
 
 def in_application(builder: StoreBuilder, default_store: str, store_format: str) -> StoreBuilder:

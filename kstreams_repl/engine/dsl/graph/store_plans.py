@@ -6,6 +6,7 @@ Sources: Kafka Streams' `KeyValueStoreMaterializer`, `WindowStoreMaterializer`, 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from kstreams_repl.engine.dsl.groupings.windows import AnyWindows, SessionWindows, SlidingWindows
@@ -15,29 +16,13 @@ from kstreams_repl.system.errors import TopologyError
 
 
 def table_store(options: Materialized, name: str, key_serde: Any, value_serde: Any) -> StoreBuilder:
-    """Return a timestamped key-value store, or a versioned one if a history is given; versioned stores are never cached,
+    """Return a timestamped key-value store, or a versioned one if a history is given; versioned stores are never cached, have no headers,
     and ``default.dsl.store`` does not apply to them."""
     if options.versioned:
-        return StoreBuilder(
-            name,
-            StoreKind.VERSIONED,
-            key_serde,
-            value_serde,
-            logging=options.logging,
-            persistent=options.persistent is not False,
-            retention_ms=options.history_ms,
-            topic_config=dict(options.topic_config),
-        )
-    return StoreBuilder(
-        name,
-        StoreKind.TIMESTAMPED_KEY_VALUE,
-        key_serde,
-        value_serde,
-        caching=options.caching,
-        logging=options.logging,
-        **_persistence(options),
-        topic_config=dict(options.topic_config),
-        headers=options.headers,
+        versioned = _store(options, name, StoreKind.VERSIONED, key_serde, value_serde, retention_ms=options.history_ms)
+        return replace(versioned, follows_default=False)
+    return _store(
+        options, name, StoreKind.TIMESTAMPED_KEY_VALUE, key_serde, value_serde, caching=options.caching, headers=options.headers
     )
 
 
@@ -61,54 +46,45 @@ def windowed_store(options: Materialized, name: str, key_serde: Any, windows: An
         else:
             size = windows.size_ms
             retention = _retention(options, name, size + windows.grace_ms, "window size + grace")
-    return StoreBuilder(
-        name,
-        kind,
-        key_serde,
-        options.value_serde,
+    return _store(
+        options, name, kind, key_serde, options.value_serde,
         caching=options.caching and not on_close,
-        logging=options.logging,
-        **_persistence(options),
+        headers=options.headers,
         retention_ms=retention,
         window_size_ms=size,
-        topic_config=dict(options.topic_config),
         options={"time_ordered": True} if on_close and kind is StoreKind.SESSION else {},
-        headers=options.headers,
-    )
+    )  # fmt: skip
 
 
-def join_store(
-    name: str, key_serde: Any, value_serde: Any, size_ms: int, retention_ms: int, *, logging: bool, persistent: bool | None
-) -> StoreBuilder:
+def join_store(options: Materialized, name: str, key_serde: Any, value_serde: Any, size_ms: int, retention_ms: int) -> StoreBuilder:
     """Return one side's store of a stream-stream join: a window store with several values per key and time; never cached."""
-    return StoreBuilder(
-        name,
-        StoreKind.WINDOW,
-        key_serde,
-        value_serde,
-        logging=logging,
-        persistent=persistent is not False,
-        follows_default=persistent is None,
-        retention_ms=retention_ms,
-        window_size_ms=size_ms,
-        retain_duplicates=True,
-    )
+    return _store(
+        options, name, StoreKind.WINDOW, key_serde, value_serde,
+        retention_ms=retention_ms, window_size_ms=size_ms, retain_duplicates=True,
+    )  # fmt: skip
 
 
 def outer_join_store(
-    name: str, key_serde: Any, left_serde: Any, right_serde: Any, retention_ms: int, *, logging: bool, persistent: bool | None
+    options: Materialized, name: str, key_serde: Any, left_serde: Any, right_serde: Any, retention_ms: int
 ) -> StoreBuilder:
     """Return the store of the records of a left or outer join that wait for a match, of both sides."""
+    serdes_of_sides = {"left_serde": left_serde, "right_serde": right_serde}
+    return _store(options, name, StoreKind.OUTER_JOIN, key_serde, None, retention_ms=retention_ms, options=serdes_of_sides)
+
+
+def _store(
+    chosen: Materialized, name: str, kind: StoreKind, key_serde: Any, value_serde: Any, *, caching: bool = False, **of_kind: Any
+) -> StoreBuilder:
+    """Return the store with the options of the table: changelog and its settings, on disk or in memory; caching and headers as given."""
     return StoreBuilder(
-        name,
-        StoreKind.OUTER_JOIN,
-        key_serde,
-        logging=logging,
-        persistent=persistent is not False,
-        follows_default=persistent is None,
-        retention_ms=retention_ms,
-        options={"left_serde": left_serde, "right_serde": right_serde},
-    )
+        name, kind, key_serde, value_serde,
+        caching=caching,
+        logging=chosen.logging,
+        persistent=chosen.persistent is not False,
+        follows_default=chosen.persistent is None,
+        topic_config=chosen.topic_config,
+        **of_kind,
+    )  # fmt: skip
 
 
 def _retention(options: Materialized, name: str, needed: int, what: str) -> int:
@@ -121,8 +97,3 @@ def _retention(options: Materialized, name: str, needed: int, what: str) -> int:
             store=name,
         )
     return options.retention_ms
-
-
-def _persistence(options: Materialized) -> dict[str, Any]:
-    """Return the arguments of `StoreBuilder` that say whether the store is on disk."""
-    return {"persistent": options.persistent is not False, "follows_default": options.persistent is None}

@@ -18,6 +18,7 @@ from kstreams_repl.engine.dsl.graph.graph_nodes import (
 )
 from kstreams_repl.engine.dsl.graph.store_plans import join_store, outer_join_store
 from kstreams_repl.engine.dsl.groupings.windows import JoinWindows
+from kstreams_repl.engine.dsl.options import Materialized
 from kstreams_repl.engine.dsl.streams.stream_base import AbstractStream, check_callable, check_kind, first_known, serde_or_none
 from kstreams_repl.engine.dsl.tables.global_ktable import GlobalKTable
 from kstreams_repl.engine.dsl.tables.table_operators import TableOperators
@@ -107,6 +108,10 @@ class StreamJoinPlan:
     def right_outer(self) -> bool:
         return self.how == "outer"
 
+    @property
+    def store_options(self) -> Materialized:
+        return Materialized(logging=self.logging, persistent=self.persistent)
+
 
 def join_streams(left: StreamT, right: StreamT, plan: StreamJoinPlan) -> StreamT:
     """Repartition the sides whose keys may have changed, and join them."""
@@ -142,12 +147,11 @@ def _windowed_join(left: StreamT, right: StreamT, plan: StreamJoinPlan) -> Strea
     merge_name = graph.suffix_or_generate(plan.name, "-merge", "KSTREAM-MERGE-")
 
     retention = windows.size_ms + windows.grace_ms
-    left_store = _side_store(
-        plan, (left_generated if plan.store is None else plan.store + left_suffix) + "-store", plan.value_serde, retention
-    )
-    right_store = _side_store(
-        plan, (right_generated if plan.store is None else plan.store + right_suffix) + "-store", plan.other_value_serde, retention
-    )
+    left_prefixed = left_generated if plan.store is None else plan.store + left_suffix
+    right_prefixed = right_generated if plan.store is None else plan.store + right_suffix
+    options, size = plan.store_options, windows.size_ms
+    left_store = join_store(options, f"{left_prefixed}-store", plan.key_serde, plan.value_serde, size, retention)
+    right_store = join_store(options, f"{right_prefixed}-store", plan.key_serde, plan.other_value_serde, size, retention)
     graph.add(left._node, WindowedGraphNode(left_windowed, origin, StreamJoinWindow(left_store.name)))
     graph.add(right._node, WindowedGraphNode(right_windowed, origin, StreamJoinWindow(right_store.name)))
     outer_store = _outer_store(plan, left_generated[len(left_prefix) :], retention)
@@ -189,12 +193,6 @@ def _windowed_join(left: StreamT, right: StreamT, plan: StreamJoinPlan) -> Strea
     return type(left)(left._log, merge_name, plan.key_serde, None, left._sources | right._sources, node)
 
 
-def _side_store(plan: StreamJoinPlan, name: str, value_serde: Any, retention: int) -> StoreBuilder:
-    return join_store(
-        name, plan.key_serde, value_serde, plan.windows.size_ms, retention, logging=plan.logging, persistent=plan.persistent
-    )
-
-
 def _outer_store(plan: StreamJoinPlan, number: str, retention: int) -> StoreBuilder | None:
     if not plan.left_outer:
         return None
@@ -202,15 +200,7 @@ def _outer_store(plan: StreamJoinPlan, number: str, retention: int) -> StoreBuil
         name = f"KSTREAM-OUTERSHARED-{number}-store"
     else:
         name = plan.store + ("-outer-shared-join" if plan.right_outer else "-left-shared-join") + "-store"
-    return outer_join_store(
-        name,
-        plan.key_serde,
-        plan.value_serde,
-        plan.other_value_serde,
-        retention,
-        logging=plan.logging,
-        persistent=plan.persistent,
-    )
+    return outer_join_store(plan.store_options, name, plan.key_serde, plan.value_serde, plan.other_value_serde, retention)
 
 
 def repartition_for_join(stream: StreamT, topic_name: str, key_serde: Any, value_serde: Any) -> StreamT:
