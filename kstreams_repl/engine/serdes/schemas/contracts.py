@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from kstreams_repl.engine.serdes.schemas import avro, protobuf
@@ -29,6 +29,8 @@ from kstreams_repl.engine.serdes.serde import Serde
 from kstreams_repl.system.errors import SchemaRegistryError
 from kstreams_repl.system.extras import extras
 from kstreams_repl.system.secrets import Secret
+
+T = TypeVar("T")
 
 NOT_IMPLEMENTED = 501
 """Status of what a registry cannot compare."""
@@ -201,39 +203,17 @@ class RegistryQuestions:
         return declared.format.registered(self._client, SerializationContext(usage.topic or "", getattr(MessageField, usage.part.upper())))
 
     def _latest(self, subject: str) -> Any:
-        from confluent_kafka.schema_registry.error import SchemaRegistryError as Refused
-
-        try:
-            return self._client.get_latest_version(subject)
-        except Refused as error:
-            if error.http_status_code != 404:
-                raise
-            return None
+        return _unless_missing(self._client.get_latest_version, subject)
 
     def _has(self, subject: str, schema: Any) -> bool:
-        from confluent_kafka.schema_registry.error import SchemaRegistryError as Refused
-
-        try:
-            self._client.lookup_schema(subject, schema)
-        except Refused as error:
-            if error.http_status_code != 404:
-                raise
-            return False
-        return True
+        return _unless_missing(self._client.lookup_schema, subject, schema) is not None
 
     def _level(self, subject: str) -> str:
         return self._own_level(subject) or str(self._client.get_compatibility())
 
     def _own_level(self, subject: str) -> str | None:
-        from confluent_kafka.schema_registry.error import SchemaRegistryError as Refused
-
-        try:
-            level = str(self._client.get_compatibility(subject))
-        except Refused as error:
-            if error.http_status_code != 404:
-                raise
-            return None
-        return None if level == "NONE" and self._is_apicurio else level
+        level = _unless_missing(self._client.get_compatibility, subject)
+        return None if level is None or (level == "NONE" and self._is_apicurio) else str(level)
 
     def _unreadable_avro(self, written: Any, reader: Any) -> str:
         from confluent_kafka.schema_registry.avro import AvroDeserializer
@@ -253,6 +233,18 @@ def _asking(declared: Declared) -> Iterator[None]:
         if explained is error:
             raise
         raise explained from error
+
+
+def _unless_missing(ask: Callable[..., T], *about: object) -> T | None:
+    """Return the registry's answer; None if it does not have the subject or the schema."""
+    from confluent_kafka.schema_registry.error import SchemaRegistryError as Refused
+
+    try:
+        return ask(*about)
+    except Refused as error:
+        if error.http_status_code != 404:
+            raise
+        return None
 
 
 def _as_text(declared: Declared, schema: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 from kstreams_repl.engine.serdes import Serde
 from kstreams_repl.engine.stores.engine.environment import Environment
 from kstreams_repl.engine.stores.kinds.buffer_value import BufferValue, Context
-from kstreams_repl.engine.stores.kinds.typed_store import MAX_LONG
+from kstreams_repl.engine.stores.kinds.typed_store import MAX_LONG, TypedStore
 from kstreams_repl.engine.stores.kinds.window import Sequence
 from kstreams_repl.engine.stores.layers.observed_time import ObservedTime
 from kstreams_repl.engine.stores.log.changelog import Changelog
@@ -24,8 +24,7 @@ _INT = struct.Struct(">i")
 _NO_TIME = bytes(8)
 
 
-
-class JoinGraceBuffer(ObservedTime):
+class JoinGraceBuffer(TypedStore, ObservedTime):
     """Stream records that wait for the table."""
 
     def __init__(
@@ -39,16 +38,14 @@ class JoinGraceBuffer(ObservedTime):
         persistent: bool,
         context_type: Any = None,
     ) -> None:
-        self.name = name
-        self.persistent = persistent
+        TypedStore.__init__(self, name, changelog, key_serde, persistent=persistent)
         self._engine = environment.engine(name, persistent=persistent)
         self._changelog = changelog
-        self._key = key_serde
         self._value = value_serde
         self._context_type = context_type
         self._sequence = Sequence(environment, name)
         self.min_time = MAX_LONG
-        super().__init__(environment, name)
+        ObservedTime.__init__(self, environment, name)
 
     def _load(self) -> None:
         super()._load()
@@ -80,11 +77,5 @@ class JoinGraceBuffer(ObservedTime):
         first = next(self._engine.range(None, None, False, 1), None)
         self.min_time = MAX_LONG if first is None else _HEAD.unpack_from(first[0])[1]
 
-    def flush(self) -> None:
-        self._changelog.flush()
-
-    def close(self) -> None:
-        self._changelog.clear()
-
-    def __repr__(self) -> str:
-        return f"JoinGraceBuffer({self.name!r}, ~{self._engine.approximate_count()} records)"
+    def _rows_held(self) -> str:
+        return f"~{self._engine.approximate_count()} records"

@@ -37,11 +37,45 @@ def prefix_bytes(prefix: Any, serialize: Any, key_serde: Serde) -> bytes | None:
     return data
 
 
-class KeyValue(TypedStore):
-    """A key-value store whose objects are plain values."""
+class KeyValueAccess(TypedStore):
+    """What stores of one value per key have in common, on top of `get`, `put` and `_rows`."""
 
     get: Callable[[Any], Any]
     put: Callable[[Any, Any], None]
+
+    def put_if_absent(self, key: Any, value: Any) -> Any:
+        old = self.get(key)
+        if old is None:
+            self.put(key, value)
+        return old
+
+    def delete(self, key: Any) -> Any:
+        old = self.get(key)
+        self.put(key, None)
+        return old
+
+    def range(self, from_key: Any = None, to_key: Any = None) -> Iterator[tuple[Any, Any]]:
+        """Iterate over rows with from_key <= key <= to_key in key byte order; None = unbounded."""
+        return self._rows(self._bound(from_key), self._bound(to_key), False)
+
+    def reverse_range(self, from_key: Any = None, to_key: Any = None) -> Iterator[tuple[Any, Any]]:
+        return self._rows(self._bound(from_key), self._bound(to_key), True)
+
+    def all(self) -> Iterator[tuple[Any, Any]]:
+        return self._rows(None, None, False)
+
+    def reverse_all(self) -> Iterator[tuple[Any, Any]]:
+        return self._rows(None, None, True)
+
+    def _bound(self, key: Any) -> bytes | None:
+        return None if key is None else self._key.serialize(key)
+
+    def _rows(self, low: bytes | None, high: bytes | None, reverse: bool) -> Iterator[tuple[Any, Any]]:
+        raise NotImplementedError
+
+
+class KeyValue(KeyValueAccess):
+    """A key-value store whose objects are plain values."""
 
     def __init__(
         self,
@@ -94,32 +128,9 @@ class KeyValue(TypedStore):
     def _present(self, item: Any) -> Any:
         return item
 
-    def put_if_absent(self, key: Any, value: Any) -> Any:
-        old = self.get(key)
-        if old is None:
-            self.put(key, value)
-        return old
-
     def put_all(self, entries: Iterable[tuple[Any, Any]]) -> None:
         for key, value in entries.items() if isinstance(entries, dict) else entries:
             self.put(key, value)
-
-    def delete(self, key: Any) -> Any:
-        old = self.get(key)
-        self.put(key, None)
-        return old
-
-    def range(self, from_key: Any = None, to_key: Any = None) -> Iterator[tuple[Any, Any]]:
-        return self._rows(self._bound(from_key), self._bound(to_key), False)
-
-    def reverse_range(self, from_key: Any = None, to_key: Any = None) -> Iterator[tuple[Any, Any]]:
-        return self._rows(self._bound(from_key), self._bound(to_key), True)
-
-    def all(self) -> Iterator[tuple[Any, Any]]:
-        return self._rows(None, None, False)
-
-    def reverse_all(self) -> Iterator[tuple[Any, Any]]:
-        return self._rows(None, None, True)
 
     def prefix_scan(self, prefix: Any, serialize: Any = None) -> Iterator[tuple[Any, Any]]:
         from_bytes, present = self._key.deserialize, self._present
@@ -130,9 +141,6 @@ class KeyValue(TypedStore):
     def prefix_scan_raw(self, prefix: bytes) -> Iterator[tuple[bytes, Any]]:
         """Iterate over (serialized key, item) of every key that starts with these bytes."""
         return self._objects.range(prefix, after_prefix(prefix), False)
-
-    def _bound(self, key: Any) -> bytes | None:
-        return None if key is None else self._key.serialize(key)
 
     def _rows(self, low: bytes | None, high: bytes | None, reverse: bool) -> Iterator[tuple[Any, Any]]:
         from_bytes, present = self._key.deserialize, self._present

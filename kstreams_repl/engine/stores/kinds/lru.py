@@ -14,8 +14,7 @@ from typing import Any
 from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.serdes import Serde
 from kstreams_repl.engine.stores.engine.environment import Environment
-from kstreams_repl.engine.stores.kinds.key_value import prefix_bytes
-from kstreams_repl.engine.stores.kinds.typed_store import TypedStore
+from kstreams_repl.engine.stores.kinds.key_value import KeyValueAccess, prefix_bytes
 from kstreams_repl.engine.stores.layers.codec import Codec
 from kstreams_repl.engine.stores.log.changelog import Changelog
 
@@ -42,8 +41,8 @@ def unpack_order(data: bytes | None) -> dict[bytes, None]:
     return order
 
 
-class Lru(TypedStore):
-    """A key-value store of bounded size."""
+class Lru(KeyValueAccess):
+    """A key-value store of bounded size; only `get` and `put` count as use."""
 
     def __init__(
         self,
@@ -112,12 +111,6 @@ class Lru(TypedStore):
                 self._engine.put(eldest, None)
                 self._changelog.log(eldest, None, self._context.timestamp)
 
-    def put_if_absent(self, key: Any, value: Any) -> Any:
-        old = self.get(key)
-        if old is None:
-            self.put(key, value)
-        return old
-
     def put_all(self, entries: Iterable[tuple[Any, Any]]) -> None:
         """Put all rows, then log them, as Kafka Streams does: rows evicted meanwhile are logged first."""
         pairs = entries.items() if isinstance(entries, dict) else entries
@@ -126,24 +119,6 @@ class Lru(TypedStore):
             self._insert(key, stored)
         for key, stored in rows:
             self._changelog.log(key, None if stored is None else self._codec.log_value(stored), self._context.timestamp)
-
-    def delete(self, key: Any) -> Any:
-        old = self.get(key)
-        self.put(key, None)
-        return old
-
-    def range(self, low: Any = None, high: Any = None) -> Iterator[tuple[Any, Any]]:
-        """Iterate over rows with low <= key <= high in key byte order; None = unbounded. Does not count as use."""
-        return self._rows(self._bound(low), self._bound(high), reverse=False)
-
-    def reverse_range(self, low: Any = None, high: Any = None) -> Iterator[tuple[Any, Any]]:
-        return self._rows(self._bound(low), self._bound(high), reverse=True)
-
-    def all(self) -> Iterator[tuple[Any, Any]]:
-        return self._rows(None, None, reverse=False)
-
-    def reverse_all(self) -> Iterator[tuple[Any, Any]]:
-        return self._rows(None, None, reverse=True)
 
     def prefix_scan(self, prefix: Any, serialize: Any = None) -> Iterator[tuple[Any, Any]]:
         """Iterate over rows whose serialized key begins with that of `prefix`."""
@@ -156,15 +131,12 @@ class Lru(TypedStore):
             if key.startswith(start)
         )
 
-    def _bound(self, key: Any) -> bytes | None:
-        return None if key is None else self._key.serialize(key)
-
     def _snapshot(self, *, reverse: bool) -> list[tuple[bytes, bytes]]:
         """Return the current rows, so that a write during an iteration does not show in it."""
         engine = self._engine
         return [(key, stored) for key in sorted(self._order, reverse=reverse) if (stored := engine.get(key)) is not None]
 
-    def _rows(self, low: bytes | None, high: bytes | None, *, reverse: bool) -> Iterator[tuple[Any, Any]]:
+    def _rows(self, low: bytes | None, high: bytes | None, reverse: bool) -> Iterator[tuple[Any, Any]]:
         return (
             (self._key.deserialize(key), self._codec.decode(stored))
             for key, stored in self._snapshot(reverse=reverse)

@@ -15,7 +15,7 @@ from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.serdes import Serde
 from kstreams_repl.engine.serdes.serde import wrong_bytes
 from kstreams_repl.engine.stores.engine.environment import Engine, after
-from kstreams_repl.engine.stores.kinds.typed_store import LONG
+from kstreams_repl.engine.stores.kinds.typed_store import LONG, TypedStore
 from kstreams_repl.engine.stores.log.changelog import Changelog
 
 _INT = struct.Struct(">i")
@@ -58,7 +58,7 @@ def side_key(timestamp: int, left: bool, key: bytes) -> bytes:
     return LONG.pack(timestamp) + (_LEFT if left else _RIGHT) + key
 
 
-class OuterJoin:
+class OuterJoin(TypedStore):
     """The buffered records of both sides."""
 
     def __init__(
@@ -73,11 +73,9 @@ class OuterJoin:
         persistent: bool,
         record_context: RecordContext,
     ) -> None:
-        self.name = name
-        self.persistent = persistent
+        super().__init__(name, changelog, key_serde, persistent=persistent)
         self._engine = engine
         self._changelog = changelog
-        self._key = key_serde
         self._left = left_serde
         self._right = right_serde
         self._context = record_context
@@ -124,11 +122,5 @@ class OuterJoin:
     def approximate_num_entries(self) -> int:
         return self._engine.approximate_count()
 
-    def flush(self) -> None:
-        self._changelog.flush()
-
-    def close(self) -> None:
-        self._changelog.clear()
-
-    def __repr__(self) -> str:
-        return f"OuterJoin({self.name!r}, ~{self._engine.approximate_count()} rows)"
+    def _rows_held(self) -> str:
+        return f"~{self._engine.approximate_count()} rows"
