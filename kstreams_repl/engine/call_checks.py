@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from kstreams_repl.engine.config import is_key
 from kstreams_repl.system.errors import CallError, KStreamsError, did_you_mean
+from kstreams_repl.system.types import UserFunction
 
 C = TypeVar("C", bound=type)
 F = TypeVar("F", bound=Callable[..., Any])
@@ -46,7 +47,7 @@ def spelled_out(function: F) -> F:
     return function
 
 
-def check_names(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+def check_names(function: UserFunction, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
     """Check that a public function has the arguments of a call; `args` begin with its `self`.
 
     Raises:
@@ -64,7 +65,7 @@ def check_names(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Map
                 raise CallError(f"{_name(function)}() has no argument {name!r}", hint=hint, argument=name)
 
 
-def check_kinds(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], broken: Exception) -> None:
+def check_kinds(function: UserFunction, args: tuple[object, ...], kwargs: Mapping[str, object], broken: Exception) -> None:
     """Check, after a call failed with an error from outside this package, whether an argument of the wrong type is the reason.
 
     Raises:
@@ -87,9 +88,9 @@ BREAKS = (TypeError, AttributeError, ValueError)
 _STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
+def _checked(function: UserFunction) -> UserFunction:
     @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> Any:
         check_names(function, args, kwargs)
         try:
             return function(*args, **kwargs)
@@ -102,7 +103,7 @@ def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @functools.lru_cache(maxsize=1024)
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
+def _signature(function: UserFunction) -> inspect.Signature:
     return inspect.signature(function)
 
 
@@ -113,7 +114,7 @@ def _by_name(signature: inspect.Signature) -> list[str]:
 
 
 def _misfit(
-    function: Callable[..., Any], signature: inspect.Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any], error: TypeError
+    function: UserFunction, signature: inspect.Signature, args: tuple[object, ...], kwargs: Mapping[str, object], error: TypeError
 ) -> CallError:
     parameters, method = _by_name(signature), _name(function)
     unknown = [name for name in kwargs if name not in parameters]
@@ -128,7 +129,7 @@ def _misfit(
     return CallError(f"{method}(): {error}", hint=f"{method}{_shape(signature)}")
 
 
-def _kinds(annotation: Any) -> tuple[type, ...] | None:
+def _kinds(annotation: object) -> tuple[type, ...] | None:
     """Return the classes of a simple annotation; None for any other."""
     if not isinstance(annotation, str):
         return None
@@ -136,7 +137,7 @@ def _kinds(annotation: Any) -> tuple[type, ...] | None:
     return tuple(kind for part in parts for kind in _KINDS[part]) if all(part in _KINDS for part in parts) else None
 
 
-def _name(function: Callable[..., Any]) -> str:
+def _name(function: UserFunction) -> str:
     return function.__name__.lstrip("_")
 
 
@@ -146,10 +147,10 @@ def _shape(signature: inspect.Signature) -> str:
     return str(signature.replace(parameters=bare, return_annotation=inspect.Signature.empty))
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     text = repr(value) if isinstance(value, str | int | float | bool | bytes | None) else f"<{type(value).__name__}>"
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-def _kind_of(value: Any) -> str:
+def _kind_of(value: object) -> str:
     return "None" if value is None else type(value).__name__

@@ -39,7 +39,7 @@ class Key:
     doc: str
 
 
-def _boolean(value: Any) -> bool:
+def _boolean(value: object) -> bool:
     if isinstance(value, bool):
         return value
     if str(value).lower() in ("true", "false"):
@@ -48,7 +48,7 @@ def _boolean(value: Any) -> bool:
 
 
 def _one_of(*choices: str) -> Callable[[Any], str]:
-    def read(value: Any) -> str:
+    def read(value: object) -> str:
         if str(value) not in choices:
             raise ValueError(f"expected one of {', '.join(choices)}")
         return str(value)
@@ -56,14 +56,14 @@ def _one_of(*choices: str) -> Callable[[Any], str]:
     return read
 
 
-def _source_serdes(value: Any) -> str | None:
+def _source_serdes(value: object) -> str | None:
     from kstreams_repl.engine.serdes.by_topic import parse, write
 
     return write(parse(str(value))) if value else None
 
 
 def _at_least(low: int) -> Callable[[Any], int]:
-    def read(value: Any) -> int:
+    def read(value: object) -> int:
         number = _whole(value)
         if number < low:
             raise ValueError(f"expected a whole number >= {low}")
@@ -82,7 +82,7 @@ def _whole(value: Any) -> int:
     return number
 
 
-def _serde(value: Any) -> Any:
+def _serde(value: object) -> Any:
     from kstreams_repl.engine import serdes
 
     if value is not None:
@@ -90,20 +90,20 @@ def _serde(value: Any) -> Any:
     return value
 
 
-def _handler(value: Any) -> Any:
+def _handler(value: object) -> Any:
     if value is not None and kafka_streams_keys.handler_word(value) not in ("fail", "continue") and not callable(value):
         raise ValueError("expected 'fail', 'continue' or a callable (context, error) -> Response")
     return value
 
 
-def _optimizations(value: Any) -> str:
+def _optimizations(value: object) -> str:
     from kstreams_repl.engine.topology.optimizations import parse_optimizations
 
     parse_optimizations(value)
     return "none" if value is None else str(value)
 
 
-def _server(value: Any) -> str | None:
+def _server(value: object) -> str | None:
     from kstreams_repl.system.types import endpoint_of
 
     if value is None or not str(value).strip():
@@ -112,54 +112,54 @@ def _server(value: Any) -> str | None:
     return str(value)
 
 
-def _name(value: Any) -> str | None:
+def _name(value: object) -> str | None:
     from kstreams_repl.engine.topology.names import validate_name
 
     return None if value is None else validate_name(value, "topic")
 
 
-def _grouper(value: Any) -> Any:
+def _grouper(value: object) -> Any:
     if value is not None and not callable(getattr(value, "group", None)):
         raise ValueError("expected an object with group(partitions_per_topic)")
     return value
 
 
-def _extractor(value: Any) -> Any:
+def _extractor(value: object) -> Any:
     if value is not None and not callable(value):
         raise ValueError("expected a function (record, partition_time) -> ms, such as one of kstreams_repl.timestamps")
     return value
 
 
-def _offset_reset(value: Any) -> str:
+def _offset_reset(value: object) -> str:
     from kstreams_repl.engine.topology.offset_reset import checked
 
     return checked(value)
 
 
-def _stop_at(value: Any) -> str | None:
+def _stop_at(value: object) -> str | None:
     from kstreams_repl.engine.topology.stop_at import checked
 
     return checked(value)
 
 
-def _optional_text(value: Any) -> str | None:
+def _optional_text(value: object) -> str | None:
     if value is not None and not isinstance(value, str | PathLike):
         raise ValueError("expected text")
     return None if value is None else str(value)
 
 
-def _replication(value: Any) -> int:
+def _replication(value: object) -> int:
     number = _whole(value)
     if number != -1 and number < 1:
         raise ValueError("expected -1 or a whole number >= 1")
     return number
 
 
-def _record_positions(value: Any) -> str:
+def _record_positions(value: object) -> str:
     return ", ".join(str(RecordPosition.parse(text)) for text in str(value).split(",") if text.strip())
 
 
-def _as_text(value: Any) -> str:
+def _as_text(value: object) -> str:
     """Return the value as in a properties file."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -181,11 +181,11 @@ def shown_address(uri: str) -> str:
     return parts._replace(netloc=f"{name.partition(':')[0]}:***@{host}").geturl()
 
 
-def _drift(value: Any) -> int | None:
+def _drift(value: object) -> int | None:
     return None if value is None else _at_least(-1)(value)
 
 
-def _scheduler(value: Any) -> Any:
+def _scheduler(value: object) -> Any:
     return value if callable(value) else _one_of("most-buffered", "longest-waiting")(value)
 
 
@@ -374,7 +374,7 @@ class StreamsConfig(Mapping[str, Any]):
         unused: Kafka Streams keys that were given but have no effect here, with the reason.
     """
 
-    def __init__(self, settings: Mapping[str, Any] | None = None, **more: object) -> None:
+    def __init__(self, settings: Mapping[str, object] | None = None, **more: object) -> None:
         all_given = dict(settings or {}) | {name.replace("_", "."): value for name, value in more.items()}
         given, self.unused = kafka_streams_keys.translated(_own_keys(all_given), KEYS.__contains__)
         self._values: dict[str, Any] = {name: key.default for name, key in KEYS.items()}

@@ -94,7 +94,7 @@ _EXTRACTORS: Mapping[str, str] = {
 _STORES: Mapping[str, str] = {"RocksDBDslStoreSuppliers": "rocksDB", "InMemoryDslStoreSuppliers": "in_memory"}
 
 
-def known_value(name: str, value: Any) -> Any:
+def known_value(name: str, value: object) -> Any:
     """Return a value in this library's form: Java class names of Kafka's serdes, stores and extractors become their counterparts; other
     values are unchanged.
     """
@@ -108,7 +108,7 @@ def known_value(name: str, value: Any) -> Any:
     return _STORES.get(last, value) if name == "default.dsl.store" else value
 
 
-def refusal(name: str, value: Any) -> str | None:
+def refusal(name: str, value: object) -> str | None:
     """Return why a Kafka Streams key cannot have a value here, with an alternative; None if it can or the key is unknown."""
     text = "" if value is None else str(value).strip()
     if name in REFUSED and value is not None and (text.lower() if isinstance(value, bool) else text) not in _HARMLESS.get(name, ()):
@@ -126,7 +126,7 @@ def without_effect(name: str) -> str | None:
     return "it matches the fixed behaviour" if name in REFUSED else None
 
 
-def translated(given: Mapping[str, Any], known: Callable[[str], bool]) -> tuple[dict[str, Any], dict[str, str]]:
+def translated(given: Mapping[str, object], known: Callable[[str], bool]) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the settings under this library's names, and the keys without effect with the reason.
 
     Args:
@@ -154,7 +154,7 @@ _HANDLERS = {
 """Kafka Streams' handler classes -> the equivalent word."""
 
 
-def handler_word(setting: Any) -> Any:
+def handler_word(setting: object) -> Any:
     """Return the word for the name of one of Kafka Streams' handler classes; other values unchanged.
 
     Example:

@@ -26,6 +26,33 @@ RowLoop = Callable[[Sequence[Any], Sequence[Any], Sequence[int], Sequence[Header
 nothing was forwarded."""
 
 
+# Functions of the user; keys and values are of the user's own types.
+UserFunction = Callable[..., Any]
+ValueMapper = Callable[..., Any]
+"""(value) -> result, or (key, value) -> result."""
+KeyValueMapper = Callable[[Any, Any], Any]
+"""(key, value) -> result."""
+Predicate = Callable[[Any, Any], object]
+"""(key, value) -> truth value."""
+Joiner = Callable[..., Any]
+"""(value, other) -> value, or (key, value, other) -> value."""
+Initializer = Callable[[], Any]
+"""() -> first aggregate."""
+Reducer = Callable[[Any, Any], Any]
+"""(aggregate, value) -> aggregate."""
+Aggregator = Callable[[Any, Any, Any], Any]
+"""(key, value, aggregate) -> aggregate."""
+Merger = Callable[[Any, Any, Any], Any]
+"""(key, one aggregate, other) -> aggregate."""
+TimestampExtractor = Callable[[Any, int], int]
+"""(record, partition time) -> ms."""
+StreamPartitioner = Callable[..., Any]
+"""(topic, key, value, number of partitions) -> partition, partitions or None."""
+ProcessorSupplier = Callable[[], Any]
+"""() -> a processor or transformer of one task."""
+Deserialize = Callable[[bytes], Any]
+
+
 def is_async(function: Any) -> bool:
     """Return whether a call of the function returns a coroutine or an asynchronous generator instead of its result."""
     while isinstance(function, functools.partial):

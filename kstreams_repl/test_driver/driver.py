@@ -86,7 +86,7 @@ class TopologyTestDriver(RetriesReader):
     def __init__(
         self,
         topology: Any,
-        config: Mapping[str, Any] | None = None,
+        config: Mapping[str, object] | None = None,
         *,
         start_ms: int | datetime | None = None,
         mode: Mode = "exact",
@@ -145,8 +145,8 @@ class TopologyTestDriver(RetriesReader):
     def create_input_topic(
         self,
         topic: str,
-        key_serde: Any = None,
-        value_serde: Any = None,
+        key_serde: object = None,
+        value_serde: object = None,
         *,
         start_timestamp: int | datetime | None = None,
         auto_advance: Millis = 0,
@@ -178,7 +178,7 @@ class TopologyTestDriver(RetriesReader):
         return TestInputTopic(self, topic, *serdes_of_topic(self.config, topic, key_serde, value_serde), start, advance)
 
     def create_output_topic(
-        self, topic: str, key_serde: Any = None, value_serde: Any = None, *, partition: int | None = None
+        self, topic: str, key_serde: object = None, value_serde: object = None, *, partition: int | None = None
     ) -> TestOutputTopic:
         """Return an output topic that reads what was written to `topic`, oldest first, each record once.
 

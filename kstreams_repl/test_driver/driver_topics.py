@@ -64,7 +64,7 @@ class TestInputTopic:
     __test__ = False
 
     def __init__(
-        self, driver: Driver, topic: str, key_serde: Any, value_serde: Any, start: int | None, advance: int
+        self, driver: Driver, topic: str, key_serde: Serde, value_serde: Serde, start: int | None, advance: int
     ) -> None:
         self._driver = driver
         self.topic = topic
@@ -135,7 +135,7 @@ class TestInputTopic:
         span = as_millis(by, "by", error=CallError)
         self._next = (self._driver.now() if self._next is None else self._next) + span
 
-    def pipe_records(self, records: Iterable[TestRecord | tuple[Any, ...]]) -> None:
+    def pipe_records(self, records: Iterable[TestRecord | tuple[object, ...]]) -> None:
         """Pipe `(key, value)`, `(key, value, timestamp)` or `TestRecord` items in order.
 
         Args:
@@ -153,7 +153,7 @@ class TestInputTopic:
             self.pipe_input(*record)
 
     def pipe_value_list(
-        self, values: Iterable[Any], start: int | datetime | None = None, advance: Millis | None = None
+        self, values: Iterable[object], start: int | datetime | None = None, advance: Millis | None = None
     ) -> None:
         """Pipe values without keys, in order.
 
@@ -173,7 +173,7 @@ class TestInputTopic:
         self.pipe_key_value_list(((None, value) for value in values), start, advance)
 
     def pipe_key_value_list(
-        self, pairs: Iterable[tuple[Any, Any]], start: int | datetime | None = None, advance: Millis | None = None
+        self, pairs: Iterable[tuple[object, object]], start: int | datetime | None = None, advance: Millis | None = None
     ) -> None:
         """Pipe `(key, value)` pairs in order; times as for `pipe_value_list`.
 
@@ -199,7 +199,7 @@ class TestOutputTopic:
 
     __test__ = False
 
-    def __init__(self, driver: Driver, topic: str, key_serde: Any, value_serde: Any, partition: int | None = None) -> None:
+    def __init__(self, driver: Driver, topic: str, key_serde: Serde, value_serde: Serde, partition: int | None = None) -> None:
         self._driver = driver
         self.topic = topic
         self._serdes = key_serde, value_serde
@@ -381,7 +381,7 @@ def time_ms(time: int | datetime, what: str) -> int:
     return time
 
 
-def serdes_of_topic(config: StreamsConfig, topic: str, key: Any, value: Any) -> tuple[Serde, Serde]:
+def serdes_of_topic(config: StreamsConfig, topic: str, key: object, value: object) -> tuple[Serde, Serde]:
     """Return the serdes for a user's arguments, with the Schema Registry of the topology's settings."""
     registry = settings_from(config.client)
     return resolve(key).for_topic(topic, "key", registry), resolve(value).for_topic(topic, "value", registry)

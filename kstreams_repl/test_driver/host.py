@@ -64,12 +64,12 @@ class DriverCollector:
         ) -> None:
             append((topic, key, value, timestamp, list(headers), partition_of(topic, key) if place < 0 else place))
 
-        def refused(error: Exception, *record: Any) -> None:
+        def refused(error: Exception, *record: object) -> None:
             raise error
 
         return Direct(produce, refused)
 
-    def rows(self, node: str, table: TableFiles, partition: int, misfit: Any, context: Any = None) -> DriverRows:
+    def rows(self, node: str, table: TableFiles, partition: int, misfit: object, context: object = None) -> DriverRows:
         rows = self.tables[node, partition] = DriverRows(table, misfit, context)
         return rows
 

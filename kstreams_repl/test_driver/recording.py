@@ -91,7 +91,7 @@ class Recording(Frames, Sequence[RecordedRecord]):
 
     # ---- replay
 
-    def replay(self, target: Any, config: Mapping[str, Any] | None = None) -> TopologyTestDriver:
+    def replay(self, target: object, config: Mapping[str, object] | None = None) -> TopologyTestDriver:
         """Feed the records with their original bytes and times into a test driver.
 
         Args:
@@ -287,7 +287,7 @@ def _text(value: bytes | None) -> str | None:
     return None if value is None else base64.b64encode(value).decode("ascii")
 
 
-def _bytes(plain: Any) -> bytes | None:
+def _bytes(plain: object) -> bytes | None:
     if plain is None:
         return None
     if not isinstance(plain, str):
@@ -298,7 +298,7 @@ def _bytes(plain: Any) -> bytes | None:
         raise ValueError(f"expected base64 text: {error}") from error
 
 
-def _number(plain: Any, name: str, *, least: int = 0) -> int:
+def _number(plain: object, name: str, *, least: int = 0) -> int:
     if not isinstance(plain, int) or isinstance(plain, bool) or not least <= plain < _TIME:
         raise ValueError(f"{name} must be a whole number, got {str(plain)[:40]!r}")
     return plain
@@ -336,7 +336,7 @@ def _read_record(plain: Mapping[str, Any], topics: Mapping[str, int]) -> Recorde
     )
 
 
-def _check_end(plain: Mapping[str, Any], records: int, digest: str) -> None:
+def _check_end(plain: Mapping[str, object], records: int, digest: str) -> None:
     if plain.get("records") != records:
         raise ValueError(f"expected {str(plain.get('records'))[:20]} records, got {records:,}")
     if plain.get("sha256") != digest:

@@ -93,7 +93,7 @@ class VirtualCallRunner:
         self.callers: dict[str, NodeCaller] = {}
         self._inbox: list[tuple[NodeCaller, Call, Done]] = []
 
-    def caller(self, node: str, operator: StreamAsync, task: Any) -> VirtualCaller:
+    def caller(self, node: str, operator: StreamAsync, task: object) -> VirtualCaller:
         """Return the caller for a node of a task."""
         if node not in self.callers:
             latency = self._latency

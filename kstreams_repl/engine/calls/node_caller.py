@@ -26,6 +26,7 @@ from kstreams_repl.engine.runtime.calls.call import Call, Done
 from kstreams_repl.engine.runtime.calls.call_results import ResultLog
 from kstreams_repl.system.errors import InvalidRecordError, KStreamsError
 from kstreams_repl.system.extras import extras
+from kstreams_repl.system.types import UserFunction
 
 _LOG = logging.getLogger("kstreams_repl.host.instance")
 Blocking = Callable[[Callable[[], Any]], Any]
@@ -209,7 +210,7 @@ class NodeCaller:
             self._telling = True
             asyncio.get_running_loop().call_soon(self._tell)
 
-    async def _written_ahead(self, call: Call, result: Any) -> Any:
+    async def _written_ahead(self, call: Call, result: object) -> Any:
         """Write a result to the log; return what its serde reads back."""
         results = call.node.results
         if self._log is None or call.row_key is None:
@@ -368,12 +369,12 @@ class NodeCaller:
             await self._lifecycle("close")
 
 
-def is_async(function: Any) -> bool:
+def is_async(function: object) -> bool:
     """Return whether a call returns a coroutine."""
     return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - its kind is wanted
 
 
-def _in_call(calls: list[Call], function: Callable[..., Any], *arguments: Any) -> Any:
+def _in_call(calls: list[Call], function: UserFunction, *arguments: object) -> Any:
     """Run a function that blocks, on whatever thread, as part of calls."""
     token = CALLS.set(calls)
     try:

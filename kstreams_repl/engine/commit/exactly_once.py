@@ -9,7 +9,6 @@ tasks re-initialised.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from kstreams_repl.engine.commit.failpoints import failpoint
 from kstreams_repl.engine.commit.protocol import CommittingProducer, CommittingTask, OffsetAndMetadata, SealedOutput
@@ -17,7 +16,7 @@ from kstreams_repl.system.types import TopicPartition
 
 
 def commit_exactly_once(
-    tasks: Sequence[CommittingTask], commit_id: int, *, producer: CommittingProducer, output: SealedOutput, group: Any
+    tasks: Sequence[CommittingTask], commit_id: int, *, producer: CommittingProducer, output: SealedOutput, group: object
 ) -> None:
     """Commit all given tasks at once. Step 1 (process) is done; the caller does step 6 (report).
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from kstreams_repl.system.types import TaskId, TopicPartition
 
@@ -43,6 +43,6 @@ class CommittingProducer(Protocol):
 
     def flush(self, check: Callable[[], None]) -> None: ...
 
-    def send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: Any) -> None: ...
+    def send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: object) -> None: ...
 
     def commit(self, in_flight: Callable[[], None]) -> None: ...

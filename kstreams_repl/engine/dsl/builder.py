@@ -33,6 +33,7 @@ from kstreams_repl.engine.topology.source_location import cell_started
 from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.system.errors import TopologyError
+from kstreams_repl.system.types import ProcessorSupplier, UserFunction
 
 TimestampExtractor = Callable[[Any, int], int]
 
@@ -73,8 +74,8 @@ class StreamsBuilder(Handle):
         topics: str | Iterable[str] | re.Pattern[str] | None = None,
         *,
         pattern: str | re.Pattern[str] | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
+        key_serde: object = None,
+        value_serde: object = None,
         timestamp_extractor: TimestampExtractor | None = None,
         offset_reset: str | None = None,
         name: str | None = None,
@@ -112,8 +113,8 @@ class StreamsBuilder(Handle):
         topic: str,
         *,
         store: str | Materialized | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
+        key_serde: object = None,
+        value_serde: object = None,
         timestamp_extractor: TimestampExtractor | None = None,
         offset_reset: str | None = None,
         name: str | None = None,
@@ -144,8 +145,8 @@ class StreamsBuilder(Handle):
         self,
         topic: str,
         options: Materialized,
-        key_serde: Any,
-        value_serde: Any,
+        key_serde: object,
+        value_serde: object,
         timestamp_extractor: TimestampExtractor | None,
         offset_reset: str | None,
         name: str | None,
@@ -178,8 +179,8 @@ class StreamsBuilder(Handle):
         topic: str,
         *,
         store: str | Materialized | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
+        key_serde: object = None,
+        value_serde: object = None,
         timestamp_extractor: TimestampExtractor | None = None,
         name: str | None = None,
         caching: bool | None = None,
@@ -235,10 +236,10 @@ class StreamsBuilder(Handle):
         self,
         builder: StoreBuilder,
         topic: str,
-        supplier: Callable[[], Any],
+        supplier: ProcessorSupplier,
         *,
-        key_serde: Any = None,
-        value_serde: Any = None,
+        key_serde: object = None,
+        value_serde: object = None,
         timestamp_extractor: TimestampExtractor | None = None,
         name: str | None = None,
     ) -> StreamsBuilder:
@@ -340,7 +341,7 @@ class StreamsBuilder(Handle):
         """
         return self._log.preview()
 
-    def replace(self, node: str, function: Callable[..., Any] | None = None, **functions: Callable[..., Any]) -> StreamsBuilder:
+    def replace(self, node: str, function: UserFunction | None = None, **functions: UserFunction) -> StreamsBuilder:
         """Replace the functions of the call that made a node; everything else stays, including numbers and downstream nodes.
 
         Args:
@@ -413,7 +414,7 @@ class StreamsBuilder(Handle):
     def _mark(self, alive: bool) -> None:
         """Do nothing: a builder itself is never removed."""
 
-    def _consumed(self, topics: Sequence[str], key_serde: Any, value_serde: Any, *more: Any) -> Consumed:
+    def _consumed(self, topics: Sequence[str], key_serde: object, value_serde: object, *more: Any) -> Consumed:
         """Return how a source reads; serdes that are not given are those configured for its topics."""
         key, value = by_topic.common(self._log.source_serdes, topics)
         return _consumed(first_known(key_serde, key), first_known(value_serde, value), *more)
@@ -449,7 +450,7 @@ def _topics(
     return tuple(validate_name(name, "topic") for name in names), None
 
 
-def _consumed(key_serde: Any, value_serde: Any, extractor: TimestampExtractor | None, offset_reset: str | None) -> Consumed:
+def _consumed(key_serde: object, value_serde: object, extractor: TimestampExtractor | None, offset_reset: str | None) -> Consumed:
     """Return how a source reads, after checking the arguments."""
     offset_reset = checked_of_source(offset_reset)
     if extractor is not None:
@@ -457,7 +458,7 @@ def _consumed(key_serde: Any, value_serde: Any, extractor: TimestampExtractor | 
     return Consumed(serde_or_none(key_serde), serde_or_none(value_serde), extractor, offset_reset)
 
 
-def _check_store(builder: Any) -> None:
+def _check_store(builder: object) -> None:
     if not isinstance(builder, StoreBuilder):
         raise TopologyError(f"expected a StoreBuilder, got {builder!r}", hint='StoreBuilder("name", StoreKind.KEY_VALUE)')
     validate_name(builder.name, "store")

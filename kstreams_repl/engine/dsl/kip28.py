@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 from kstreams_repl.engine.dsl.builder import StreamsBuilder, TimestampExtractor
 from kstreams_repl.engine.dsl.kip28_processor import Processor, ProcessorContext, ProcessorDef, Supplier
@@ -21,6 +20,7 @@ from kstreams_repl.engine.topology.names import validate_name
 from kstreams_repl.engine.topology.partitions import DefaultPartitionGrouper, PartitionGrouper
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.system.errors import TopologyError
+from kstreams_repl.system.types import StreamPartitioner
 
 
 class TopologyBuilder:
@@ -51,8 +51,8 @@ class TopologyBuilder:
         self,
         name: str,
         *topics: str | re.Pattern[str],
-        key_serde: Any = None,
-        value_serde: Any = None,
+        key_serde: object = None,
+        value_serde: object = None,
         timestamp_extractor: TimestampExtractor | None = None,
         offset_reset: str | None = None,
     ) -> TopologyBuilder:
@@ -120,9 +120,9 @@ class TopologyBuilder:
         name: str,
         topic: str,
         *parents: str,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        partitioner: Callable[..., Any] | None = None,
+        key_serde: object = None,
+        value_serde: object = None,
+        partitioner: StreamPartitioner | None = None,
     ) -> TopologyBuilder:
         """Add a node that writes a topic; arguments as for `Topology.add_sink`.
 
@@ -139,7 +139,7 @@ class TopologyBuilder:
         self._topology.add_sink(name, topic, *parents, key_serde=key_serde, value_serde=value_serde, partitioner=partitioner)
         return self
 
-    def build(self, config: Mapping[str, Any] | None = None) -> Topology:
+    def build(self, config: Mapping[str, object] | None = None) -> Topology:
         """Return the topology.
 
         Args:
@@ -167,8 +167,8 @@ class KStreamBuilder(StreamsBuilder):
     def from_(
         self,
         *topics: str,
-        key_serde: Any = None,
-        value_serde: Any = None,
+        key_serde: object = None,
+        value_serde: object = None,
         timestamp_extractor: TimestampExtractor | None = None,
         offset_reset: str | None = None,
         name: str | None = None,

@@ -17,7 +17,6 @@ from kstreams_repl.engine.dsl.graph.call_log import Handle, logged
 from kstreams_repl.engine.dsl.graph.graph_nodes import OperatorGraphNode
 from kstreams_repl.engine.dsl.graph.store_plans import table_store
 from kstreams_repl.engine.dsl.groupings.cogrouped import (
-    Aggregator,
     CogroupedStream,
     SessionWindowedCogroupedStream,
     TimeWindowedCogroupedStream,
@@ -46,6 +45,7 @@ from kstreams_repl.engine.operators.tables.table_source import TableSource
 from kstreams_repl.engine.operators.tables.table_to_stream import TableToStream
 from kstreams_repl.engine.topology.names import validate_name
 from kstreams_repl.system.errors import TopologyError
+from kstreams_repl.system.types import Aggregator, Joiner, KeyValueMapper, StreamPartitioner, UserFunction
 
 
 class KStream(
@@ -139,7 +139,7 @@ class KStream(
         return KTable(self._log, node_name, key, value, sources, node, SourceState(operator, store_name), options.name)
 
     @logged
-    def group_by_key(self, *, name: str | None = None, key_serde: Any = None, value_serde: Any = None) -> KGroupedStream:
+    def group_by_key(self, *, name: str | None = None, key_serde: object = None, value_serde: object = None) -> KGroupedStream:
         """Group by the records' key; `name=` names the repartition topic if one is needed.
 
         Args:
@@ -156,7 +156,7 @@ class KStream(
             validate_name(name, "node")
         return self._grouped(key_serde, value_serde, name)
 
-    def _grouped(self, key_serde: Any, value_serde: Any, topic_name: str | None = None) -> KGroupedStream:
+    def _grouped(self, key_serde: object, value_serde: object, topic_name: str | None = None) -> KGroupedStream:
         return KGroupedStream(
             self._log,
             self.name,
@@ -169,7 +169,7 @@ class KStream(
 
     @logged
     def group_by(
-        self, selector: Callable[[Any, Any], Any], *, name: str | None = None, key_serde: Any = None, value_serde: Any = None
+        self, selector: KeyValueMapper, *, name: str | None = None, key_serde: object = None, value_serde: object = None
     ) -> KGroupedStream:
         """Group by `selector(key, value)`; the following aggregate repartitions by that key.
 
@@ -205,7 +205,7 @@ class KTable(TableOperators, Handle):
     """
 
     @logged
-    def to_stream(self, selector: Callable[[Any, Any], Any] | None = None, *, name: str | None = None) -> KStream:
+    def to_stream(self, selector: KeyValueMapper | None = None, *, name: str | None = None) -> KStream:
         """Return the table's changes as a stream of records; tombstones have a None value.
 
         Args:
@@ -229,9 +229,9 @@ class KTable(TableOperators, Handle):
         topic: str | Callable[..., str],
         *,
         name: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        partitioner: Callable[..., Any] | None = None,
+        key_serde: object = None,
+        value_serde: object = None,
+        partitioner: StreamPartitioner | None = None,
     ) -> None:
         """Write the changes to a topic (KIP-67): `to_stream().to(topic)`, with the arguments of `KStream.to`.
 
@@ -249,8 +249,8 @@ class KTable(TableOperators, Handle):
         selector: Callable[[Any, Any], tuple[Any, Any]],
         *,
         name: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
+        key_serde: object = None,
+        value_serde: object = None,
     ) -> KGroupedTable:
         """Group rows by another key: `selector(key, value)` returns the pair (group key, value to aggregate).
 
@@ -285,13 +285,13 @@ class KTable(TableOperators, Handle):
     def join(
         self,
         other: KTable,
-        joiner: Callable[..., Any],
+        joiner: Joiner,
         *,
         with_key: bool = False,
-        foreign_key: Callable[..., Any] | None = None,
+        foreign_key: UserFunction | None = None,
         foreign_key_with_key: bool = False,
-        partitioner: Callable[..., Any] | None = None,
-        other_partitioner: Callable[..., Any] | None = None,
+        partitioner: StreamPartitioner | None = None,
+        other_partitioner: StreamPartitioner | None = None,
         store: str | Materialized | None = None,
         name: str | None = None,
         **store_options: Unpack[TableOptions],
@@ -331,13 +331,13 @@ class KTable(TableOperators, Handle):
     def left_join(
         self,
         other: KTable,
-        joiner: Callable[..., Any],
+        joiner: Joiner,
         *,
         with_key: bool = False,
-        foreign_key: Callable[..., Any] | None = None,
+        foreign_key: UserFunction | None = None,
         foreign_key_with_key: bool = False,
-        partitioner: Callable[..., Any] | None = None,
-        other_partitioner: Callable[..., Any] | None = None,
+        partitioner: StreamPartitioner | None = None,
+        other_partitioner: StreamPartitioner | None = None,
         store: str | Materialized | None = None,
         name: str | None = None,
         **store_options: Unpack[TableOptions],
@@ -363,7 +363,7 @@ class KTable(TableOperators, Handle):
     def outer_join(
         self,
         other: KTable,
-        joiner: Callable[..., Any],
+        joiner: Joiner,
         *,
         with_key: bool = False,
         store: str | Materialized | None = None,
@@ -388,15 +388,15 @@ class KTable(TableOperators, Handle):
         self,
         how: str,
         other: KTable,
-        joiner: Callable[..., Any],
+        joiner: Joiner,
         options: Materialized | None,
         name: str | None,
         *,
         with_key: bool,
-        foreign_key: Callable[..., Any] | None = None,
+        foreign_key: UserFunction | None = None,
         foreign_key_with_key: bool = False,
-        partitioner: Callable[..., Any] | None = None,
-        other_partitioner: Callable[..., Any] | None = None,
+        partitioner: StreamPartitioner | None = None,
+        other_partitioner: StreamPartitioner | None = None,
     ) -> KTable:
         check_kind(other, type(self), f"{how} join of tables")
         check_callable(joiner, "joiner", "join", "key, value, other" if with_key else "value, other")
@@ -471,7 +471,7 @@ class KGroupedStream(GroupedStream[KTable], Handle):
         )
 
     @logged
-    def cogroup(self, aggregator: Callable[[Any, Any, Any], Any]) -> CogroupedKStream:
+    def cogroup(self, aggregator: Aggregator) -> CogroupedKStream:
         """Aggregate several grouped streams into one table: `a.cogroup(f).cogroup(b, g).aggregate(initializer)`.
 
         Args:

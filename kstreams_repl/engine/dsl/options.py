@@ -63,15 +63,15 @@ class StoreOptions(TableOptions, total=False):
     retention: Millis | None
 
 
-def _checked_name(name: str, store: Any) -> str:
+def _checked_name(name: str, store: object) -> str:
     return validate_name(store, "store")
 
 
-def _checked_time(name: str, duration: Any) -> int:
+def _checked_time(name: str, duration: object) -> int:
     return as_millis(duration, name)
 
 
-def _checked_serde(name: str, serde: Any) -> Any:
+def _checked_serde(name: str, serde: object) -> Any:
     return serde if isinstance(serde, DeferredSerde) else serdes.resolve(serde)
 
 
@@ -136,7 +136,7 @@ class Materialized(CachedAndLogged):
         options = cls(store.name, store.key_serde, store.value_serde, retention=retention, history=history, persistent=store.persistent)
         return replace(options, headers=store.headers)
 
-    def with_key_serde(self, serde: Any) -> Materialized:
+    def with_key_serde(self, serde: object) -> Materialized:
         """Return a copy with this key serde.
 
         Example:
@@ -145,7 +145,7 @@ class Materialized(CachedAndLogged):
         """
         return self.with_(key_serde=serde)
 
-    def with_value_serde(self, serde: Any) -> Materialized:
+    def with_value_serde(self, serde: object) -> Materialized:
         """Return a copy with this value serde.
 
         Example:
@@ -191,7 +191,7 @@ def materialized(store: str | Materialized | None, options: SourceOptions | Wind
     return Materialized(name=store, **given)
 
 
-def with_value_serde(options: Materialized | None, serde: Any) -> Materialized:
+def with_value_serde(options: Materialized | None, serde: object) -> Materialized:
     """Return the options, or the defaults, with this value serde unless they have one."""
     options = options or Materialized()
     return options if options.value_serde is not None else options.with_(value_serde=serde)

@@ -6,7 +6,6 @@ Stores on disk use LMDB where Kafka Streams uses RocksDB; their results and the 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.system.durations import Millis, as_millis
@@ -213,7 +212,7 @@ class Stores:
         return replace(Stores.persistent_session_store(name, retention), headers=True)
 
     @staticmethod
-    def key_value_store_builder(supplier: StoreBuilder, key_serde: Any = None, value_serde: Any = None) -> StoreBuilder:
+    def key_value_store_builder(supplier: StoreBuilder, key_serde: object = None, value_serde: object = None) -> StoreBuilder:
         """Return the builder of a key-value store; serdes of None are the application's defaults.
 
         Args:
@@ -230,7 +229,7 @@ class Stores:
         return _built(supplier, key_serde, value_serde, StoreKind.KEY_VALUE, StoreKind.LRU)
 
     @staticmethod
-    def timestamped_key_value_store_builder(supplier: StoreBuilder, key_serde: Any = None, value_serde: Any = None) -> StoreBuilder:
+    def timestamped_key_value_store_builder(supplier: StoreBuilder, key_serde: object = None, value_serde: object = None) -> StoreBuilder:
         """Return the builder of a key-value store whose values are `ValueAndTimestamp`.
 
         Args:
@@ -247,7 +246,7 @@ class Stores:
         return _built(supplier, key_serde, value_serde, StoreKind.TIMESTAMPED_KEY_VALUE, also=StoreKind.KEY_VALUE)
 
     @staticmethod
-    def versioned_key_value_store_builder(supplier: StoreBuilder, key_serde: Any = None, value_serde: Any = None) -> StoreBuilder:
+    def versioned_key_value_store_builder(supplier: StoreBuilder, key_serde: object = None, value_serde: object = None) -> StoreBuilder:
         """Return the builder of a versioned store.
 
         Args:
@@ -265,7 +264,7 @@ class Stores:
         return _built(supplier, key_serde, value_serde, StoreKind.VERSIONED)
 
     @staticmethod
-    def window_store_builder(supplier: StoreBuilder, key_serde: Any = None, value_serde: Any = None) -> StoreBuilder:
+    def window_store_builder(supplier: StoreBuilder, key_serde: object = None, value_serde: object = None) -> StoreBuilder:
         """Return the builder of a window store.
 
         Args:
@@ -282,7 +281,7 @@ class Stores:
         return _built(supplier, key_serde, value_serde, StoreKind.WINDOW)
 
     @staticmethod
-    def timestamped_window_store_builder(supplier: StoreBuilder, key_serde: Any = None, value_serde: Any = None) -> StoreBuilder:
+    def timestamped_window_store_builder(supplier: StoreBuilder, key_serde: object = None, value_serde: object = None) -> StoreBuilder:
         """Return the builder of a window store whose values are `ValueAndTimestamp`.
 
         Args:
@@ -300,7 +299,7 @@ class Stores:
         return _built(supplier, key_serde, value_serde, StoreKind.TIMESTAMPED_WINDOW, also=StoreKind.WINDOW)
 
     @staticmethod
-    def session_store_builder(supplier: StoreBuilder, key_serde: Any = None, value_serde: Any = None) -> StoreBuilder:
+    def session_store_builder(supplier: StoreBuilder, key_serde: object = None, value_serde: object = None) -> StoreBuilder:
         """Return the builder of a session store.
 
         Args:
@@ -318,7 +317,7 @@ class Stores:
 
     @staticmethod
     def timestamped_key_value_store_with_headers_builder(
-        supplier: StoreBuilder, key_serde: Any = None, value_serde: Any = None
+        supplier: StoreBuilder, key_serde: object = None, value_serde: object = None
     ) -> StoreBuilder:
         """Return the builder of a key-value store whose values are `ValueTimestampHeaders`.
 
@@ -339,7 +338,7 @@ class Stores:
 
     @staticmethod
     def timestamped_window_store_with_headers_builder(
-        supplier: StoreBuilder, key_serde: Any = None, value_serde: Any = None
+        supplier: StoreBuilder, key_serde: object = None, value_serde: object = None
     ) -> StoreBuilder:
         """Return the builder of a window store whose values are `ValueTimestampHeaders`.
 
@@ -358,7 +357,7 @@ class Stores:
         return replace(Stores.timestamped_window_store_builder(supplier, key_serde, value_serde), headers=True)
 
     @staticmethod
-    def session_store_with_headers_builder(supplier: StoreBuilder, key_serde: Any = None, value_serde: Any = None) -> StoreBuilder:
+    def session_store_with_headers_builder(supplier: StoreBuilder, key_serde: object = None, value_serde: object = None) -> StoreBuilder:
         """Return the builder of a session store whose values are `AggregationWithHeaders`.
 
         Args:
@@ -383,7 +382,7 @@ def _windows(name: str, kind: StoreKind, retention: Millis, window_size: Millis,
     )
 
 
-def _built(supplier: Any, key_serde: Any, value_serde: Any, *kinds: StoreKind, also: StoreKind | None = None) -> StoreBuilder:
+def _built(supplier: object, key_serde: object, value_serde: object, *kinds: StoreKind, also: StoreKind | None = None) -> StoreBuilder:
     """Return a supplier with serdes; one of the kind `also` is converted to the first of `kinds`."""
     if not isinstance(supplier, StoreBuilder) or supplier.kind not in (*kinds, also):
         what = f"a {supplier.kind} store" if isinstance(supplier, StoreBuilder) else repr(supplier)

@@ -48,6 +48,6 @@ def use_partition_time_on_invalid_timestamp(record: Any, partition_time: int) ->
     return partition_time
 
 
-def wall_clock_timestamp(record: Any, partition_time: int) -> int:
+def wall_clock_timestamp(record: object, partition_time: int) -> int:
     """Return the time at which the record is read."""
     return int(datetime.now(UTC).timestamp() * 1000)

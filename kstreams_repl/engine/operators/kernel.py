@@ -85,7 +85,7 @@ def kernel(
     return entry
 
 
-def _inline(node: str, loop: LoopLines, values: Mapping[str, Any], key_serde: Any) -> Inline:
+def _inline(node: str, loop: LoopLines, values: Mapping[str, object], key_serde: object) -> Inline:
     return Inline(
         node,
         loop.lines,
@@ -122,7 +122,7 @@ def _values(function: Any) -> dict[str, Any]:
     return names
 
 
-def is_inlined(value: Any) -> bool:
+def is_inlined(value: object) -> bool:
     return isinstance(value, FunctionType) and getattr(value, "kernel_inlined", False)
 
 
@@ -133,7 +133,7 @@ def _shape(names: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     )
 
 
-def _is_constant(value: Any) -> bool:
+def _is_constant(value: object) -> bool:
     return any(value is constant for constant in _CONSTANTS)
 
 
@@ -156,7 +156,7 @@ _GENERATED: dict[_Shape, _Generated] = {}
 """What was generated, by shape. It holds code and names only: an object of a node would keep its task's clients alive."""
 
 
-def _generate(shape: _Shape, work: Any, names: Mapping[str, Any]) -> _Generated:
+def _generate(shape: _Shape, work: Any, names: Mapping[str, object]) -> _Generated:
     """Generate the entry's code and the loop lines."""
     function = definition(work)
     guard = ast.parse(_GUARDS[shape.null]).body
@@ -213,7 +213,7 @@ def definition(function: Any) -> ast.FunctionDef:
 class _Specialize(ast.NodeTransformer):
     """Decide what is known when a node is built."""
 
-    def __init__(self, names: Mapping[str, Any]) -> None:
+    def __init__(self, names: Mapping[str, object]) -> None:
         self._names = names
 
     def block(self, body: list[ast.stmt]) -> list[ast.stmt]:
@@ -304,7 +304,7 @@ class _Once(ast.NodeTransformer):
         return node
 
 
-def _expression(function: Any, name: str, call: ast.Call, outer: _Specialize) -> ast.expr:
+def _expression(function: object, name: str, call: ast.Call, outer: _Specialize) -> ast.expr:
     """Return the function's result as an expression of the caller's names; an argument that is more than a name must be used once."""
     parsed = definition(function)
     result = parsed.body[-1]
@@ -322,7 +322,7 @@ def _expression(function: Any, name: str, call: ast.Call, outer: _Specialize) ->
     return outer.visit(expression)  # type: ignore[no-any-return]
 
 
-def _statements(function: Any, name: str, call: ast.Call, outer: _Specialize) -> list[ast.stmt]:
+def _statements(function: object, name: str, call: ast.Call, outer: _Specialize) -> list[ast.stmt]:
     """Return a procedure's statements in the caller's names: parameters that are assigned, and other variables, get a prefix."""
     parsed, own = definition(function), _values(function)
     body = _Specialize({inner: value for inner, value in own.items() if not is_inlined(value)}).block(parsed.body)

@@ -38,10 +38,10 @@ class TaskContext(Protocol):
     shared: dict[str, Any]
     """Objects that nodes of the task share by name (both sides of a stream-stream join share one time tracker)."""
 
-    def key_serde(self, serde: Any, topic: str | None = None) -> Any:
+    def key_serde(self, serde: object, topic: str | None = None) -> Any:
         """Return `serde`, or the application's default key serde if it is None, for one topic."""
 
-    def value_serde(self, serde: Any, topic: str | None = None) -> Any:
+    def value_serde(self, serde: object, topic: str | None = None) -> Any:
         """Return `serde`, or the application's default value serde if it is None, for one topic."""
 
     def metrics_of(self, node: str) -> StreamsMetrics:
@@ -83,7 +83,7 @@ class NodeContext(Protocol):
     def child(self, name: str) -> Process:
         """Return one child's entry, to forward to it alone."""
 
-    def outlet(self, key_serde: Any, value_serde: Any) -> Outlet | None:
+    def outlet(self, key_serde: object, value_serde: object) -> Outlet | None:
         """Return where rows serialized by these serdes can be sent unchanged: the topic downstream of this node, if no node in between
         needs the objects and the topic is written with the same serdes. None: forward the rows one by one."""
 

@@ -17,7 +17,7 @@ from kstreams_repl.engine.processor.punctuation import PunctuationType, checked_
 from kstreams_repl.engine.processor.record import FixedKeyRecord, Record, sharing
 from kstreams_repl.system.durations import Millis
 from kstreams_repl.system.errors import CallError, TopologyError
-from kstreams_repl.system.types import Headers, RecordMetadata, TaskId, is_async
+from kstreams_repl.system.types import Headers, ProcessorSupplier, RecordMetadata, TaskId, is_async
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class ProcessorOperator(Operator):
     shows_headers: ClassVar[bool] = True
     hands_on: ClassVar[bool] = True
 
-    supplier: Callable[[], Any]
+    supplier: ProcessorSupplier
 
     def build(self, node: NodeContext, forward: Process) -> Process:
         return _run(self.supplier, node, forward, Record)
@@ -44,13 +44,13 @@ class FixedKeyProcessorOperator(Operator):
     shows_headers: ClassVar[bool] = True
     hands_on: ClassVar[bool] = True
 
-    supplier: Callable[[], Any]
+    supplier: ProcessorSupplier
 
     def build(self, node: NodeContext, forward: Process) -> Process:
         return _run(self.supplier, node, forward, FixedKeyRecord)
 
 
-def supplied(supplier: Callable[[], Any], node: str, method: str) -> Any:
+def supplied(supplier: ProcessorSupplier, node: str, method: str) -> Any:
     """Return a new processor (or transformer) for a task.
 
     Raises:
@@ -89,7 +89,7 @@ def supplied(supplier: Callable[[], Any], node: str, method: str) -> Any:
     return made
 
 
-def follow_task(made: Any, node: NodeContext, context: Any) -> None:
+def follow_task(made: object, node: NodeContext, context: object) -> None:
     """Register the `init` and `close` of a processor, if it has them, with those of the task."""
     init, close = getattr(made, "init", None), getattr(made, "close", None)
     if init is not None:
@@ -98,12 +98,12 @@ def follow_task(made: Any, node: NodeContext, context: Any) -> None:
         node.on_close(close)
 
 
-def _run(supplier: Callable[[], Any], node: NodeContext, forward: Process, record_type: type[Any]) -> Process:
+def _run(supplier: ProcessorSupplier, node: NodeContext, forward: Process, record_type: type[Any]) -> Process:
     processor = supplied(supplier, node.name, "process")
     follow_task(processor, node, NodeProcessorContext(node, forward, fixed_key=record_type is FixedKeyRecord))
     work, context, make = processor.process, node.record, sharing(record_type)
 
-    def process(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+    def process(key: object, value: object, timestamp: int, headers: Headers) -> None:
         outer_timestamp, outer_headers = context.timestamp, context.headers
         context.timestamp, context.headers = timestamp, headers  # plain stores log with these
         work(make(key, value, timestamp, headers))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any
 
 from kstreams_repl.system.durations import Millis, as_millis
 from kstreams_repl.system.errors import CallError
@@ -47,7 +46,7 @@ def checked_schedule(
     return every, clock, _start(start, node)
 
 
-def _start(start: Any, node: str | None) -> int | None:
+def _start(start: object, node: str | None) -> int | None:
     if isinstance(start, datetime):
         aware = start if start.tzinfo is not None else start.replace(tzinfo=UTC)
         return (aware - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)

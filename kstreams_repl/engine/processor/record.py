@@ -32,7 +32,7 @@ class Record:
     def __post_init__(self) -> None:
         _make_own(self)
 
-    def with_key(self, key: Any) -> Record:
+    def with_key(self, key: object) -> Record:
         """Return a copy with this key.
 
         Example:
@@ -43,7 +43,7 @@ class Record:
         """
         return Record(key, self.value, self.timestamp, self.headers)
 
-    def with_value(self, value: Any) -> Record:
+    def with_value(self, value: object) -> Record:
         """Return a copy with this value.
 
         Example:
@@ -89,7 +89,7 @@ class FixedKeyRecord:
     def __post_init__(self) -> None:
         _make_own(self)
 
-    def with_value(self, value: Any) -> FixedKeyRecord:
+    def with_value(self, value: object) -> FixedKeyRecord:
         """Return a copy with this value.
 
         Example:

@@ -129,7 +129,7 @@ class StreamTask:
         environment: Environment,
         collector: RecordCollector,
         wall_clock: Callable[[], int],
-        global_stores: Mapping[str, Any] | None = None,
+        global_stores: Mapping[str, object] | None = None,
         exact_cache: bool = False,
         loop_threshold: int = LOOP_THRESHOLD,
         tap: Tap | None = None,

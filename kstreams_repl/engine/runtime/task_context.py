@@ -50,7 +50,7 @@ class TaskServices:
         config: StreamsConfig,
         collector: RecordCollector,
         wall_clock: Callable[[], int],
-        global_stores: Mapping[str, Any],
+        global_stores: Mapping[str, object],
         internal_topics: frozenset[str],
         tap: Callable[[str], Process] | None = None,
         meter: Meter | None = None,
@@ -193,11 +193,11 @@ class TaskServices:
     def request_commit(self) -> None:
         self.commit_requested = True
 
-    def key_serde(self, serde: Any, topic: str | None = None) -> Any:
+    def key_serde(self, serde: object, topic: str | None = None) -> Any:
         """Return the serde of a node's keys, for one topic."""
         return self._bound(serde or self.config["default.key.serde"], "key", topic)
 
-    def value_serde(self, serde: Any, topic: str | None = None) -> Any:
+    def value_serde(self, serde: object, topic: str | None = None) -> Any:
         """Return the serde of a node's values, for one topic."""
         return self._bound(serde or self.config["default.value.serde"], "value", topic)
 
@@ -209,7 +209,7 @@ class TaskServices:
             value_serde=builder.value_serde and self._bound(builder.value_serde, "value", changelog),
         )
 
-    def _bound(self, serde: Any, part: Literal["key", "value"], topic: str | None) -> Serde:
+    def _bound(self, serde: object, part: Literal["key", "value"], topic: str | None) -> Serde:
         """Return the serde for a user's argument; a deferred one gets the application's default."""
         if isinstance(serde, DeferredSerde):
             bound = serde.bind(self.key_serde(None), self.value_serde(None))

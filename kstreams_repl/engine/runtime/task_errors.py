@@ -94,7 +94,7 @@ class TaskErrors:
         """Return the node's entry, with the processing handler asked about its errors."""
         decide, record = self.decide, self._services.record
 
-        def entry_with_handler(key: Any, value: Any, timestamp: int, headers: Any) -> None:
+        def entry_with_handler(key: object, value: object, timestamp: int, headers: Any) -> None:
             outer_timestamp, outer_headers = record.timestamp, record.headers
             try:
                 entry(key, value, timestamp, headers)

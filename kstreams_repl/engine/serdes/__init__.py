@@ -69,7 +69,7 @@ def of(name: str) -> Serde:
     return serde
 
 
-def resolve(serde: Any, default: Any = None) -> Serde:
+def resolve(serde: object, default: object = None) -> Serde:
     """Return a Serde for what users and configurations specify: a Serde, a name, or None for the default (bytes without a
     default)."""
     if serde is None:

@@ -25,7 +25,7 @@ def change(value_serde: Serde | None = None) -> Any:
 def _change(inner: Serde) -> Serde:
     to_bytes, from_bytes = inner.serialize, inner.deserialize
 
-    def serialize(value: tuple[Any, Any, bool]) -> bytes:
+    def serialize(value: tuple[object, object, bool]) -> bytes:
         new, old = to_bytes(value[0]), to_bytes(value[1])
         if new is None:
             if old is None:

@@ -122,7 +122,7 @@ def _subscription(inner: Serde) -> Serde:
             partition = _LENGTH.unpack_from(data, end)[0]
         return Subscription(digest, instruction, from_bytes(data[start:end]), partition)
 
-    def bind(topic: str | None, part: Any, registry: Any) -> Serde:
+    def bind(topic: str | None, part: object, registry: object) -> Serde:
         bound = inner.for_topic(topic and topic + PRIMARY_KEY, "key", registry)
         return itself if bound is inner else _subscription(bound)
 
@@ -159,6 +159,6 @@ def foreign_key_prefix(foreign_key: bytes) -> bytes:
     return _LENGTH.pack(len(foreign_key)) + foreign_key
 
 
-def response_partitioner(topic: str, key: Any, value: SubscriptionResponse, partitions: int) -> int | None:
+def response_partitioner(topic: str, key: object, value: SubscriptionResponse, partitions: int) -> int | None:
     """Return the partition of the left row that subscribed."""
     return value[2]

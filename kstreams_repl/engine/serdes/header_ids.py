@@ -66,7 +66,7 @@ def framed_column(column: Sequence[bytes | None], headers: Sequence[Headers | No
     return [framed(data, own, part) for data, own in zip(column, headers, strict=True)]
 
 
-def framing(key: Any, value: Any) -> Callable[[RecordBatch], RecordBatch] | None:
+def framing(key: object, value: object) -> Callable[[RecordBatch], RecordBatch] | None:
     """Return what prepares batches with headers for these serdes (None: one that does not); None if neither reads schema ids."""
     parts = ((key, KEY_HEADER), (value, VALUE_HEADER))
     names = {name for serde, name in parts if getattr(serde, "reads_header_ids", False)}

@@ -26,7 +26,7 @@ _odd_writes = [0]
 """How many values were written by `_serialize_odd`; what orjson writes is what it writes again after reading it."""
 
 
-def _serialize(value: Any) -> bytes | None:
+def _serialize(value: object) -> bytes | None:
     if value is not None:
         try:
             data = _dumps(value)
@@ -37,7 +37,7 @@ def _serialize(value: Any) -> bytes | None:
     return _serialize_to_send(value)
 
 
-def _serialize_to_send(value: Any) -> bytes | None:
+def _serialize_to_send(value: object) -> bytes | None:
     if value is None:
         return None
     try:
@@ -52,7 +52,7 @@ def _serialize_to_send(value: Any) -> bytes | None:
 _serialize.to_send = _serialize_to_send  # type: ignore[attr-defined]
 
 
-def _serialize_odd(value: Any) -> bytes:
+def _serialize_odd(value: object) -> bytes:
     """Serialize what orjson cannot: integers over 64 bits, keys that are not text, lone surrogates."""
     _odd_writes[0] += 1
     if isinstance(value, float) and not isfinite(value):  # NumPy's
@@ -78,7 +78,7 @@ def _not_a_number(value: float) -> SerializationError:
     )
 
 
-def _without_nan(value: Any) -> Any:
+def _without_nan(value: object) -> Any:
     if isinstance(value, dict):
         return {key: _without_nan(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -42,7 +42,7 @@ def list_of(inner: Serde | str) -> Serde:
     fixed = _FIXED.get(entries.name) if entries._builtin else None
     name = f"list({entries.name})"
 
-    def serialize(values: Any) -> bytes | None:
+    def serialize(values: object) -> bytes | None:
         if values is None:
             return None
         if not isinstance(values, list | tuple):

@@ -10,7 +10,7 @@ from kstreams_repl.system.errors import SerializationError
 from kstreams_repl.system.extras import extras
 
 
-def _serialize(value: Any) -> bytes:
+def _serialize(value: object) -> bytes:
     with extras():
         from msgpack import packb
 

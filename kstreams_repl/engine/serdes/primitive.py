@@ -27,7 +27,7 @@ _UNREADABLE = "\ufffd".encode()
 def _number(name: str, layout: struct.Struct, kind: type, text: str) -> Serde:
     pack, unpack, size = layout.pack, layout.unpack, layout.size
 
-    def serialize(value: Any) -> bytes | None:
+    def serialize(value: object) -> bytes | None:
         try:
             return pack(value)
         except struct.error:
@@ -45,7 +45,7 @@ def _number(name: str, layout: struct.Struct, kind: type, text: str) -> Serde:
                 return None
             raise wrong_bytes(name, data, f"exactly {size} bytes") from None
 
-    def size_of(value: Any) -> int:
+    def size_of(value: object) -> int:
         return size
 
     # struct.pack(">q", None) raises struct.error, so checking for None costs nothing for other values.
@@ -112,7 +112,7 @@ def _canonical_text(data: bytes) -> bool:
     return True
 
 
-def _serialize_float(value: Any) -> bytes | None:
+def _serialize_float(value: object) -> bytes | None:
     try:
         return _FLOAT.pack(value)
     except struct.error:
@@ -132,7 +132,7 @@ def _deserialize_float(data: bytes | None) -> float | None:
         raise wrong_bytes("float32", data, "exactly 4 bytes") from None
 
 
-def _serialize_boolean(value: Any) -> bytes | None:
+def _serialize_boolean(value: object) -> bytes | None:
     if value is None:
         return None
     if isinstance(value, bool):
@@ -150,7 +150,7 @@ def _deserialize_boolean(data: bytes | None) -> bool | None:
     raise wrong_bytes("boolean", data, "one byte, 00 or 01")
 
 
-def _serialize_uuid(value: Any) -> bytes | None:
+def _serialize_uuid(value: object) -> bytes | None:
     if value is None:
         return None
     if isinstance(value, Uuid):
@@ -170,7 +170,7 @@ def _deserialize_uuid(data: bytes | None) -> Uuid | None:
     return Uuid(int=bits)
 
 
-def _serialize_void(value: Any) -> bytes | None:
+def _serialize_void(value: object) -> bytes | None:
     if value is None:
         return None
     raise wrong_type("void", value, "None, and nothing else")

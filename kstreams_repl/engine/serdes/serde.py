@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 from kstreams_repl.system.errors import CallError, SerializationError
-from kstreams_repl.system.types import is_async
+from kstreams_repl.system.types import Deserialize, is_async
 
 Serializer = Callable[[Any], bytes | None]
 Deserializer = Callable[[bytes | None], Any]
@@ -84,7 +84,7 @@ class Serde:
     def __init__(
         self,
         serialize: Callable[[Any], bytes],
-        deserialize: Callable[[bytes], Any],
+        deserialize: Deserialize,
         *,
         name: str = "custom",
         passthrough: bool = False,
@@ -129,7 +129,7 @@ class Serde:
         """Return the serde itself, so that `serdes.string()` means `serdes.string`."""
         return self
 
-    def for_topic(self, topic: str | None, part: Literal["key", "value"] = "value", registry: Any = ()) -> Serde:
+    def for_topic(self, topic: str | None, part: Literal["key", "value"] = "value", registry: object = ()) -> Serde:
         """Return the serde to use for one topic: itself, unless its schema is registered by topic. Topologies do this themselves.
 
         Args:
@@ -214,7 +214,7 @@ def _rebuild(
 
 
 def _skip_none(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def call(value: Any) -> Any:
+    def call(value: object) -> Any:
         return None if value is None else function(value)
 
     call.of_values = function  # type: ignore[attr-defined]
@@ -238,7 +238,7 @@ def _guess_size(value: Any) -> int:
     return len(value) if kind is str or kind is bytes else 8
 
 
-def wrong_type(serde: str, value: Any, expected: str) -> SerializationError:
+def wrong_type(serde: str, value: object, expected: str) -> SerializationError:
     """Return the error of a built-in serde for a value of another type."""
     return SerializationError(
         f"the {serde} serde cannot write a value of type {type(value).__name__}",
@@ -247,7 +247,7 @@ def wrong_type(serde: str, value: Any, expected: str) -> SerializationError:
     )
 
 
-def wrong_bytes(serde: str, data: Any, expected: str) -> SerializationError:
+def wrong_bytes(serde: str, data: object, expected: str) -> SerializationError:
     """Return the error of a built-in serde for bytes it cannot read."""
     size = f"{len(data)} bytes" if isinstance(data, bytes | bytearray | memoryview) else type(data).__name__
     return SerializationError(

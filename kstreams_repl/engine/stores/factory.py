@@ -59,7 +59,7 @@ def open_store(
     send_many: Callable[..., None] | None = None,
     partition: int | None = None,
     cache: RecordCache | None = None,
-    defaults: tuple[Any, Any] | Mapping[str, Any] | None = None,
+    defaults: tuple[object, object] | Mapping[str, object] | None = None,
     on_dropped: Callable[[str], None] | None = None,
     suppress_changelog: bool = False,
     write_at_once: bool = False,

@@ -46,10 +46,10 @@ class OuterJoinStore(Protocol):
     """Kind `OUTER_JOIN`: records of a left or outer stream-stream join that wait for a match. Values with the same (time, side, key)
     accumulate in a list."""
 
-    def put(self, timestamp: int, left_side: bool, key: Any, value: Any) -> None:
+    def put(self, timestamp: int, left_side: bool, key: object, value: object) -> None:
         """Append `value` to the values buffered under (timestamp, side, key)."""
 
-    def remove(self, timestamp: int, left_side: bool, key: Any) -> None:
+    def remove(self, timestamp: int, left_side: bool, key: object) -> None:
         """Delete all values buffered under (timestamp, side, key); if there is none, write and log nothing."""
 
     def all(self) -> Iterator[tuple[int, bool, Any, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from kstreams_repl.engine.topology.graph import TopologyGraph
 from kstreams_repl.engine.topology.names import validate_name
@@ -22,7 +21,7 @@ _ASYNCHRONOUS = {
 """The asynchronous operator for the function of a synchronous one; for all others `process_async`."""
 
 
-def refuse_async(function: Any, what: str, operator: str) -> None:
+def refuse_async(function: object, what: str, operator: str) -> None:
     """Raise if a function, or a processor's method, is an `async def`: its coroutine would be taken for its result.
 
     Raises:
@@ -45,7 +44,7 @@ class TopologyChecks(TopologyGraph):
         self._patterns: dict[str, re.Pattern[str]] = {}
         self._topic_sources: dict[str, str] = {}
 
-    def _store_name(self, builder: Any) -> str:
+    def _store_name(self, builder: object) -> str:
         if not isinstance(builder, StoreBuilder):
             raise TopologyError(
                 f"expected a StoreBuilder, got {builder!r}",
@@ -65,7 +64,7 @@ class TopologyChecks(TopologyGraph):
                     store=builder.name,
                 )
 
-    def _free_node_name(self, name: Any) -> None:
+    def _free_node_name(self, name: object) -> None:
         if not isinstance(name, str) or not name:
             raise TopologyError(f"expected the name of a node, got {name!r}", hint="pass its name as non-empty text first")
         if name in self._nodes:
@@ -97,7 +96,7 @@ class TopologyChecks(TopologyGraph):
                     f"{kind} {name!r} names the sink {parent!r} as parent", hint="a sink has no children", node=name
                 )
 
-    def _check_supplier(self, name: str, supplier: Any) -> None:
+    def _check_supplier(self, name: str, supplier: object) -> None:
         if not callable(supplier) and not hasattr(supplier, "build"):
             raise TopologyError(
                 f"expected a callable as supplier of processor {name!r}, got {supplier!r}",
@@ -106,7 +105,7 @@ class TopologyChecks(TopologyGraph):
             )
         refuse_async(supplier, "supplier", "add_processor")
 
-    def _split_pattern(self, name: str, topics: tuple[Any, ...]) -> tuple[re.Pattern[str] | None, tuple[str, ...]]:
+    def _split_pattern(self, name: str, topics: tuple[object, ...]) -> tuple[re.Pattern[str] | None, tuple[str, ...]]:
         if isinstance(topics[0], re.Pattern):
             if len(topics) > 1:
                 raise TopologyError(

@@ -10,7 +10,7 @@ from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.system.errors import TopologyError
 
 
-def supplied_stores(supplier: Any, node: str) -> tuple[StoreBuilder, ...]:
+def supplied_stores(supplier: object, node: str) -> tuple[StoreBuilder, ...]:
     """Return the store builders of a supplier; none if it has no `stores()`, or that returns None.
 
     Raises:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from kstreams_repl.engine.topology.java_order import TreeSet, hash_set_order
 from kstreams_repl.engine.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
@@ -156,7 +155,7 @@ def _sink_detail(node: SinkNode) -> str:
     return f"extractor class: {_extractor_text(node.topic_extractor)}"
 
 
-def _extractor_text(extractor: Any) -> str:
+def _extractor_text(extractor: object) -> str:
     if "__str__" in vars(type(extractor)) or "__repr__" in vars(type(extractor)) and not hasattr(extractor, "__qualname__"):
         return str(extractor)
     name = getattr(extractor, "__qualname__", None) or type(extractor).__qualname__

@@ -119,7 +119,7 @@ def diff(
     migrate: Collection[str] = (),
     migrate_rows: Collection[str] = (),
     left: Callable[[str], TopologyGraph | None] = lambda store: None,
-    ran: Mapping[str, Any] | None = None,
+    ran: Mapping[str, object] | None = None,
     schemas: Collection[SchemaDiff] = (),
 ) -> TopologyDiff:
     """Return the plan that leads from one topology to another.

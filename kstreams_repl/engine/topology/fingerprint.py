@@ -38,7 +38,7 @@ _COLLECTIONS = (list, tuple, dict, types.MappingProxyType, set, frozenset)
 _SLOTS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 
 
-def fingerprint(value: Any, depth: int = DEPTH) -> Any:
+def fingerprint(value: object, depth: int = DEPTH) -> Any:
     """Return a comparable value that is equal for functions that do the same: code, constants, defaults, closure values.
 
     Values that a function reads from its module are not included; classes are compared by their methods and attributes.
@@ -46,12 +46,12 @@ def fingerprint(value: Any, depth: int = DEPTH) -> Any:
     return _Fingerprint(reads=False).of(value, depth)
 
 
-def whole_fingerprint(value: Any, depth: int = 2 * DEPTH) -> Any:
+def whole_fingerprint(value: object, depth: int = 2 * DEPTH) -> Any:
     """Return `fingerprint` together with the functions, classes and values that its functions read from the user's modules."""
     return _Fingerprint(reads=True).of(value, depth)
 
 
-def canonical(value: Any) -> str:
+def canonical(value: object) -> str:
     """Return a fingerprint as text that is the same in every process.
 
     Example:
@@ -77,7 +77,7 @@ class _Fingerprint:
         self._seen: dict[int, tuple[int, int]] = {}
         self._left = MOST_THINGS
 
-    def of(self, value: Any, depth: int) -> Any:
+    def of(self, value: object, depth: int) -> Any:
         if isinstance(value, _SINGLE):
             return value if value is None or len(value) <= 16 * LARGE else _hash_of(value)
         if isinstance(value, _NUMBERS):
@@ -103,14 +103,14 @@ class _Fingerprint:
         constants = tuple(self._constant(constant) for constant in code.co_consts)
         return "code", code.co_code, code.co_names, code.co_varnames, code.co_freevars, constants
 
-    def _constant(self, constant: Any) -> Any:
+    def _constant(self, constant: object) -> Any:
         if isinstance(constant, tuple):
             return "tuple", tuple(self._constant(item) for item in constant)
         if isinstance(constant, frozenset):
             return "set", frozenset(self._constant(item) for item in constant)
         return self.of(constant, 1)
 
-    def _deep(self, value: Any, depth: int) -> Any:
+    def _deep(self, value: object, depth: int) -> Any:
         if isinstance(value, types.FunctionType):
             cells = tuple(self._closed_over(content_of(cell), depth - 1, value.__code__) for cell in value.__closure__ or ())
             defaults = self.of(value.__defaults__, depth - 1), self.of(value.__kwdefaults__, depth - 1)
@@ -136,7 +136,7 @@ class _Fingerprint:
             return "partial", self.of(value.func, depth - 1), self.of(value.args, depth - 1), self.of(value.keywords, depth - 1)
         return self._object(value, depth)
 
-    def _collection(self, value: Collection[Any], depth: int) -> Any:
+    def _collection(self, value: Collection[object], depth: int) -> Any:
         kind = type(value).__name__
         own: tuple[Any, ...] = ()
         if type(value) not in _COLLECTIONS:  # a defaultdict, a named tuple, a user's class
@@ -163,7 +163,7 @@ class _Fingerprint:
         bases = tuple(self.of(base, depth - 1) for base in value.__bases__ if is_users(base.__module__))
         return "class", value.__qualname__, self.of(own, depth - 1), bases
 
-    def _object(self, value: Any, depth: int) -> Any:
+    def _object(self, value: object, depth: int) -> Any:
         kind = type(value)
         if dataclasses.is_dataclass(value):
             return kind.__qualname__, self._behind(kind, depth), self.of(fields_of(value), depth - 1)
@@ -183,10 +183,10 @@ class _Fingerprint:
         names = sorted({name for name in global_names(function.__code__) if name in function.__globals__})
         return tuple((name, self._known(function.__globals__[name], depth - 1, function.__code__)) for name in names)
 
-    def _closed_over(self, value: Any, depth: int, code: types.CodeType) -> Any:
+    def _closed_over(self, value: object, depth: int, code: types.CodeType) -> Any:
         return self._known(value, depth, code) if self._reads and isinstance(value, types.ModuleType) else self.of(value, depth)
 
-    def _known(self, value: Any, depth: int, code: types.CodeType) -> Any:
+    def _known(self, value: object, depth: int, code: types.CodeType) -> Any:
         if isinstance(value, (types.FunctionType, type)) and not is_users(value.__module__):
             return value.__module__, value.__qualname__
         if isinstance(value, types.ModuleType) and depth > 0 and is_users(value.__name__):
@@ -239,7 +239,7 @@ def _content_hash(value: Collection[Any]) -> bytes | None:
     return digest.digest()
 
 
-def _reduced(value: Any) -> Iterator[Any]:
+def _reduced(value: object) -> Iterator[Any]:
     """Yield what pickle would keep of a value without attributes: patterns, dates, getters of `operator`, arrays."""
     try:
         reduce = copyreg.dispatch_table.get(type(value))
@@ -279,7 +279,7 @@ def content_of(cell: Any) -> Any:
         return None
 
 
-def fields_of(operator: Any) -> dict[str, Any]:
+def fields_of(operator: object) -> dict[str, Any]:
     """Return an operator's fields by name; anything but a dataclass counts as a single field."""
     if dataclasses.is_dataclass(operator):
         return {f.name: getattr(operator, f.name) for f in dataclasses.fields(operator)}

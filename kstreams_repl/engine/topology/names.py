@@ -19,7 +19,7 @@ STATE_STORE = "STATE-STORE-"
 REPARTITION_SUFFIX = "-repartition"
 
 
-def validate_name(name: Any, kind: str) -> str:
+def validate_name(name: object, kind: str) -> str:
     """Return `name` if Kafka accepts it for a node, store or topic.
 
     Raises:

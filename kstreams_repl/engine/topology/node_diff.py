@@ -45,7 +45,7 @@ def whole_code(topology: TopologyGraph) -> dict[str, Any]:
     return code
 
 
-def node_diff(old: Node | None, new: Node | None, ran: Any = None, schemas: Sequence[SchemaDiff] = ()) -> NodeDiff:
+def node_diff(old: Node | None, new: Node | None, ran: object = None, schemas: Sequence[SchemaDiff] = ()) -> NodeDiff:
     """Return what an edit changes in one node; None: there is no such node before, or after.
 
     Args:
@@ -125,20 +125,20 @@ def _serdes(node: SourceNode | SinkNode) -> tuple[str | None, str | None]:
     return serde_name(node.key_serde), serde_name(node.value_serde)
 
 
-def serde_name(serde: Any) -> str | None:
+def serde_name(serde: object) -> str | None:
     """Return a serde's name; two serdes with the same name are assumed to write the same bytes."""
     if serde is None:
         return None
     return str(getattr(serde, "name", None) or repr(serde))
 
 
-def _settings(old: Any, new: Any) -> list[str]:
+def _settings(old: object, new: object) -> list[str]:
     """Return the names of an operator's plain fields (numbers, names, flags) that differ."""
     before, after = fields_of(old), fields_of(new)
     return [name for name in after if _plain(before.get(name)) and _plain(after[name]) and before.get(name) != after[name]]
 
 
-def _plain(value: Any) -> bool:
+def _plain(value: object) -> bool:
     if isinstance(value, (list, tuple)):
         return all(_plain(item) for item in value)
     return isinstance(value, (str, int, float, bool, types.NoneType))

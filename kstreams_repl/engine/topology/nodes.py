@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kstreams_repl.engine.topology.table_files import TableFiles
+from kstreams_repl.system.types import StreamPartitioner
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class SinkNode:
     topic_extractor: Callable[..., str] | None = None
     key_serde: Any = None
     value_serde: Any = None
-    partitioner: Callable[..., Any] | None = None
+    partitioner: StreamPartitioner | None = None
     internal: bool = False
     origin: Origin = field(default=Origin(), compare=False)
     table: TableFiles | None = None

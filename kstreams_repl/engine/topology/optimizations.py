@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kstreams_repl.system.errors import ConfigError, did_you_mean
 
 CONFIG_KEY = "topology.optimization"
@@ -13,7 +11,7 @@ SINGLE_STORE_SELF_JOIN = "single.store.self.join"
 ALL = frozenset({REUSE_TABLE_SOURCE_TOPICS, MERGE_REPARTITION_TOPICS, SINGLE_STORE_SELF_JOIN})
 
 
-def parse_optimizations(setting: Any) -> frozenset[str]:
+def parse_optimizations(setting: object) -> frozenset[str]:
     """Return the optimisations that a value of ``topology.optimization`` enables.
 
     Raises:

@@ -68,7 +68,7 @@ class StopAt:
         return StopAt(time_ms=round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000))
 
 
-def checked(value: Any) -> str | None:
+def checked(value: object) -> str | None:
     """Return a value as text that `StopAt.parse` takes: a mapping as JSON, a date as ISO text.
 
     Raises:

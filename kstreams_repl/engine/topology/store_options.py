@@ -37,7 +37,7 @@ _COMMON: Mapping[str, tuple[str, Callable[[str, Any], object], str]] = {
 }
 
 
-def option(meaning: str, default: Any, check: Callable[[str, Any], object] | None = None, stores: str = "all") -> Any:
+def option(meaning: str, default: object, check: Callable[[str, Any], object] | None = None, stores: str = "all") -> Any:
     """Return a row of the table: a field of `Materialized` or `StoreBuilder`.
 
     Args:
@@ -50,7 +50,7 @@ def option(meaning: str, default: Any, check: Callable[[str, Any], object] | Non
     return field(**kept, metadata={"meaning": meaning, "check": check, "stores": stores})
 
 
-def common(name: str, default: Any, more: str = "") -> Any:
+def common(name: str, default: object, more: str = "") -> Any:
     """Return the row of an option that both have."""
     meaning, check, stores = _COMMON[name]
     return option(meaning + more, default, check, stores)

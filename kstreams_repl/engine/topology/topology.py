@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
 
 from kstreams_repl.engine.topology.checks import TopologyChecks, refuse_async
 from kstreams_repl.engine.topology.connected_stores import supplied_stores
@@ -20,6 +19,7 @@ from kstreams_repl.engine.topology.source_location import user_origin
 from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.engine.topology.table_files import TableFiles
 from kstreams_repl.system.errors import TopologyError, did_you_mean
+from kstreams_repl.system.types import StreamPartitioner, TimestampExtractor
 
 TopicExtractor = Callable[..., str]
 
@@ -37,9 +37,9 @@ class Topology(TopologyChecks):
         self,
         name: str,
         *topics: str | re.Pattern[str],
-        key_serde: Any = None,
-        value_serde: Any = None,
-        timestamp_extractor: Callable[[Any, int], int] | None = None,
+        key_serde: object = None,
+        value_serde: object = None,
+        timestamp_extractor: TimestampExtractor | None = None,
         offset_reset: str | None = None,
         origin: Origin | None = None,
     ) -> Topology:
@@ -91,7 +91,7 @@ class Topology(TopologyChecks):
         )
         return self
 
-    def add_processor(self, name: str, supplier: Any, *parents: str, origin: Origin | None = None) -> Topology:
+    def add_processor(self, name: str, supplier: object, *parents: str, origin: Origin | None = None) -> Topology:
         """Add a node that runs a processor.
 
         Args:
@@ -129,9 +129,9 @@ class Topology(TopologyChecks):
         name: str,
         topic: str | TopicExtractor | TableFiles,
         *parents: str,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        partitioner: Callable[..., Any] | None = None,
+        key_serde: object = None,
+        value_serde: object = None,
+        partitioner: StreamPartitioner | None = None,
         origin: Origin | None = None,
     ) -> Topology:
         """Add a node that writes a topic, or the topic that a callable `(key, value, record metadata) -> name` chooses per
@@ -242,11 +242,11 @@ class Topology(TopologyChecks):
         source: str,
         topic: str,
         processor: str,
-        supplier: Any,
+        supplier: object,
         *,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        timestamp_extractor: Callable[[Any, int], int] | None = None,
+        key_serde: object = None,
+        value_serde: object = None,
+        timestamp_extractor: TimestampExtractor | None = None,
         reprocess_on_restore: bool = True,
         origin: Origin | None = None,
     ) -> Topology:
@@ -307,11 +307,11 @@ class Topology(TopologyChecks):
         source: str,
         topic: str,
         processor: str,
-        supplier: Any,
+        supplier: object,
         *,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        timestamp_extractor: Callable[[Any, int], int] | None = None,
+        key_serde: object = None,
+        value_serde: object = None,
+        timestamp_extractor: TimestampExtractor | None = None,
         origin: Origin | None = None,
     ) -> Topology:
         """Add a store that mirrors a topic partition by partition; the topic is its changelog (KIP-813).

@@ -29,6 +29,7 @@ from kstreams_repl.engine.topology.nodes import Origin
 from kstreams_repl.engine.topology.source_location import running_cell, user_origin
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.system.errors import KStreamsError, TopologyError, did_you_mean
+from kstreams_repl.system.types import UserFunction
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -62,7 +63,7 @@ class LoggedCall:
         nodes: names of the graph nodes that it made.
     """
 
-    function: Callable[..., Any]
+    function: UserFunction
     owner: Handle
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -102,7 +103,7 @@ def logged(function: F) -> F:
     """Decorate a method of a handle so that its calls are logged; calls that it makes itself are not."""
 
     @functools.wraps(spelled_out(function))
-    def call(self: Handle, /, *args: Any, **kwargs: Any) -> Any:
+    def call(self: Handle, /, *args: object, **kwargs: object) -> Any:
         return self._log.run(function, self, args, kwargs)
 
     return cast("F", call)
@@ -130,7 +131,7 @@ class BuildLog:
         """For each removed cell: the call that came after it."""
         self._runs: dict[str, int] = {}
 
-    def run(self, function: Callable[..., Any], owner: Handle, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def run(self, function: UserFunction, owner: Handle, args: tuple[object, ...], kwargs: dict[str, Any]) -> Any:
         """Run one call and log it; a call that raises leaves no trace."""
         if self._inside:
             return function(owner, *args, **kwargs)
@@ -388,7 +389,7 @@ def remember_build(topology: Topology, builder: Handle) -> None:
     _BUILT[topology] = builder, builder._log.remember()
 
 
-def go_back_to(topology: Topology, present: Any) -> tuple[Handle, set[str], set[str]] | None:
+def go_back_to(topology: Topology, present: object) -> tuple[Handle, set[str], set[str]] | None:
     """Take the builder of a topology back to the calls that made it.
 
     Args:
@@ -429,7 +430,7 @@ def _signature(call: LoggedCall) -> Any:
     return call.function, fingerprint((plain, named))
 
 
-def _handles(value: Any) -> Iterator[Handle]:
+def _handles(value: object) -> Iterator[Handle]:
     if isinstance(value, Handle):
         yield value
     elif isinstance(value, (list, tuple)):
@@ -440,12 +441,12 @@ def _handles(value: Any) -> Iterator[Handle]:
             yield from _handles(item)
 
 
-def _repeatable(value: Any) -> Any:
+def _repeatable(value: object) -> Any:
     """Return an iterator's items as a tuple: it can be read only once, and a replay needs the items again."""
     return tuple(value) if isinstance(value, Iterator) else value
 
 
-def _adopt(old: Any, new: Any) -> None:
+def _adopt(old: object, new: object) -> None:
     """Give the handles in an earlier result the state of those in a new one; dicts get the new names as keys."""
     if old is new or old is None or new is None:
         return

@@ -5,8 +5,7 @@ Source: Kafka Streams' `InternalStreamsBuilder`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 from kstreams_repl.engine.dsl.graph.graph_nodes import (
     GraphNode,
@@ -19,6 +18,7 @@ from kstreams_repl.engine.dsl.graph.graph_nodes import (
 from kstreams_repl.engine.topology.names import GENERATED_STREAM_NAME, REPARTITION_SUFFIX, NameProvider, validate_name
 from kstreams_repl.engine.topology.nodes import Origin
 from kstreams_repl.engine.topology.source_location import user_origin
+from kstreams_repl.system.types import StreamPartitioner
 
 SOURCE = "KSTREAM-SOURCE-"
 SINK = "KSTREAM-SINK-"
@@ -98,9 +98,9 @@ class GraphBuilder(NameProvider):
         self,
         prefix: str,
         *,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        partitioner: Callable[..., Any] | None = None,
+        key_serde: object = None,
+        value_serde: object = None,
+        partitioner: StreamPartitioner | None = None,
         partitions: int | None = None,
         optimizable: bool = True,
     ) -> RepartitionGraphNode:

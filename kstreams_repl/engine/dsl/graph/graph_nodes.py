@@ -20,17 +20,18 @@ from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.engine.topology.table_files import TableFiles
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.system.errors import TopologyError
+from kstreams_repl.system.types import StreamPartitioner, TimestampExtractor
 
 
 @inlined
-def always(key: Any, value: Any) -> bool:
+def always(key: object, value: object) -> bool:
     """Accept every record: predicate of a repartition filter that must pass null keys, because a left or outer join handles
     them."""
     return True
 
 
 @inlined
-def key_not_none(key: Any, value: Any) -> bool:
+def key_not_none(key: object, value: object) -> bool:
     """Accept records with a key: predicate of a repartition filter, since records without a key have no partition."""
     return key is not None
 
@@ -41,7 +42,7 @@ class Consumed:
 
     key_serde: Any = None
     value_serde: Any = None
-    timestamp_extractor: Callable[[Any, int], int] | None = None
+    timestamp_extractor: TimestampExtractor | None = None
     offset_reset: str | None = None
 
 
@@ -200,7 +201,7 @@ class RepartitionGraphNode(GraphNode):
     filter_name: str | None = None
     key_serde: Any = None
     value_serde: Any = None
-    partitioner: Callable[..., Any] | None = None
+    partitioner: StreamPartitioner | None = None
     partitions: int | None = None
     optimizable: bool = False
     filter: StreamFilter = field(default_factory=lambda: StreamFilter(always), init=False)
@@ -231,7 +232,7 @@ class SinkGraphNode(GraphNode):
     topic: str | Callable[..., str]
     key_serde: Any
     value_serde: Any
-    partitioner: Callable[..., Any] | None
+    partitioner: StreamPartitioner | None
 
     def write(self, topology: Topology) -> None:
         topology.add_sink(

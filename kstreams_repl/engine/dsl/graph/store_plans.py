@@ -15,7 +15,7 @@ from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.system.errors import TopologyError
 
 
-def table_store(options: Materialized, name: str, key_serde: Any, value_serde: Any) -> StoreBuilder:
+def table_store(options: Materialized, name: str, key_serde: object, value_serde: object) -> StoreBuilder:
     """Return a timestamped key-value store, or a versioned one if a history is given; versioned stores are never cached, have no headers,
     and ``default.dsl.store`` does not apply to them."""
     if options.versioned:
@@ -26,7 +26,7 @@ def table_store(options: Materialized, name: str, key_serde: Any, value_serde: A
     )
 
 
-def windowed_store(options: Materialized, name: str, key_serde: Any, windows: AnyWindows, *, on_close: bool = False) -> StoreBuilder:
+def windowed_store(options: Materialized, name: str, key_serde: object, windows: AnyWindows, *, on_close: bool = False) -> StoreBuilder:
     """Return the store of a windowed aggregate: a timestamped window store, or a session store.
 
     Windows are kept for as long as they can change, unless the options say longer. For sliding windows that is twice the time
@@ -56,7 +56,7 @@ def windowed_store(options: Materialized, name: str, key_serde: Any, windows: An
     )  # fmt: skip
 
 
-def join_store(options: Materialized, name: str, key_serde: Any, value_serde: Any, size_ms: int, retention_ms: int) -> StoreBuilder:
+def join_store(options: Materialized, name: str, key_serde: object, value_serde: object, size_ms: int, retention_ms: int) -> StoreBuilder:
     """Return one side's store of a stream-stream join: a window store with several values per key and time; never cached."""
     return _store(
         options, name, StoreKind.WINDOW, key_serde, value_serde,
@@ -65,7 +65,7 @@ def join_store(options: Materialized, name: str, key_serde: Any, value_serde: An
 
 
 def outer_join_store(
-    options: Materialized, name: str, key_serde: Any, left_serde: Any, right_serde: Any, retention_ms: int
+    options: Materialized, name: str, key_serde: object, left_serde: object, right_serde: object, retention_ms: int
 ) -> StoreBuilder:
     """Return the store of the records of a left or outer join that wait for a match, of both sides."""
     serdes_of_sides = {"left_serde": left_serde, "right_serde": right_serde}
@@ -73,7 +73,7 @@ def outer_join_store(
 
 
 def _store(
-    chosen: Materialized, name: str, kind: StoreKind, key_serde: Any, value_serde: Any, *, caching: bool = False, **of_kind: Any
+    chosen: Materialized, name: str, kind: StoreKind, key_serde: object, value_serde: object, *, caching: bool = False, **of_kind: Any
 ) -> StoreBuilder:
     """Return the store with the options of the table: changelog and its settings, on disk or in memory; caching and headers as given."""
     return StoreBuilder(

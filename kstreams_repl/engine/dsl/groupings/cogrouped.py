@@ -29,10 +29,10 @@ from kstreams_repl.engine.operators.streams.pass_through import TablePassThrough
 from kstreams_repl.engine.operators.tables.value_getters import StoreGetter
 from kstreams_repl.engine.topology.names import validate_name
 from kstreams_repl.engine.topology.store_builder import StoreBuilder
+from kstreams_repl.system.types import Aggregator, Initializer, Merger
 
 AGGREGATE = "COGROUPKSTREAM-AGGREGATE-"
 MERGE = "COGROUPKSTREAM-MERGE-"
-Aggregator = Callable[[Any, Any, Any], Any]
 MakeOperator = Callable[[str, Aggregator], Any]
 
 
@@ -47,7 +47,7 @@ class CogroupedStream(Handle, Generic[TableT]):
     @logged
     def aggregate(
         self,
-        initializer: Callable[[], Any],
+        initializer: Initializer,
         *,
         store: str | Materialized | None = None,
         name: str | None = None,
@@ -87,8 +87,8 @@ class CogroupedStream(Handle, Generic[TableT]):
     def _windowed(
         self,
         windows: AnyWindows,
-        initializer: Callable[[], Any],
-        merger: Callable[[Any, Any, Any], Any] | None,
+        initializer: Initializer,
+        merger: Merger | None,
         options: Materialized,
         name: str | None,
     ) -> TableT:
@@ -112,7 +112,7 @@ class CogroupedStream(Handle, Generic[TableT]):
         make: MakeOperator,
         store: StoreBuilder,
         getter: StoreGetter,
-        table_key_serde: Any,
+        table_key_serde: object,
         options: Materialized,
         name: str | None,
     ) -> TableT:
@@ -182,7 +182,7 @@ class TimeWindowedCogroupedStream(WindowedCogroupedStream[TableT]):
     @logged
     def aggregate(
         self,
-        initializer: Callable[[], Any],
+        initializer: Initializer,
         *,
         store: str | Materialized | None = None,
         name: str | None = None,
@@ -214,8 +214,8 @@ class SessionWindowedCogroupedStream(WindowedCogroupedStream[TableT]):
     @logged
     def aggregate(
         self,
-        initializer: Callable[[], Any],
-        merger: Callable[[Any, Any, Any], Any],
+        initializer: Initializer,
+        merger: Merger,
         *,
         store: str | Materialized | None = None,
         name: str | None = None,

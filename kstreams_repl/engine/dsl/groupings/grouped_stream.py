@@ -17,6 +17,7 @@ from kstreams_repl.engine.operators.aggregates.stream_aggregate import StreamAgg
 from kstreams_repl.engine.operators.operator import Operator
 from kstreams_repl.engine.operators.tables.value_getters import StoreGetter
 from kstreams_repl.engine.topology.store_builder import StoreBuilder
+from kstreams_repl.system.types import Aggregator, Initializer, Reducer
 
 AGGREGATE = "KSTREAM-AGGREGATE-"
 REDUCE = "KSTREAM-REDUCE-"
@@ -63,7 +64,7 @@ class GroupedStream(AbstractStream, Generic[TableT]):
     @logged
     def reduce(
         self,
-        reducer: Callable[[Any, Any], Any],
+        reducer: Reducer,
         *,
         store: str | Materialized | None = None,
         name: str | None = None,
@@ -93,8 +94,8 @@ class GroupedStream(AbstractStream, Generic[TableT]):
     @logged
     def aggregate(
         self,
-        initializer: Callable[[], Any],
-        aggregator: Callable[[Any, Any, Any], Any],
+        initializer: Initializer,
+        aggregator: Aggregator,
         *,
         store: str | Materialized | None = None,
         name: str | None = None,
@@ -146,7 +147,7 @@ class GroupedStream(AbstractStream, Generic[TableT]):
         operator: Operator,
         store: StoreBuilder,
         getter: StoreGetter,
-        table_key_serde: Any,
+        table_key_serde: object,
         options: Materialized,
     ) -> TableT:
         """Add an aggregate after this grouping, repartitioning first if keys may have changed."""

@@ -20,6 +20,7 @@ from kstreams_repl.engine.operators.aggregates.aggregators import count_one, unc
 from kstreams_repl.engine.operators.aggregates.table_aggregate import TableAggregate, TableReduce
 from kstreams_repl.engine.serdes.change import change
 from kstreams_repl.engine.topology.names import REPARTITION_SUFFIX, validate_name
+from kstreams_repl.system.types import Aggregator, Initializer, Reducer
 
 AGGREGATE = "KTABLE-AGGREGATE-"
 REDUCE = "KTABLE-REDUCE-"
@@ -64,8 +65,8 @@ class GroupedTable(AbstractStream, Generic[TableT]):
     @logged
     def reduce(
         self,
-        adder: Callable[[Any, Any], Any],
-        subtractor: Callable[[Any, Any], Any],
+        adder: Reducer,
+        subtractor: Reducer,
         *,
         store: str | Materialized | None = None,
         name: str | None = None,
@@ -96,9 +97,9 @@ class GroupedTable(AbstractStream, Generic[TableT]):
     @logged
     def aggregate(
         self,
-        initializer: Callable[[], Any],
-        adder: Callable[[Any, Any, Any], Any],
-        subtractor: Callable[[Any, Any, Any], Any],
+        initializer: Initializer,
+        adder: Aggregator,
+        subtractor: Aggregator,
         *,
         store: str | Materialized | None = None,
         name: str | None = None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Generic, Self, Unpack
 
 from kstreams_repl.engine import serdes
@@ -13,7 +12,7 @@ from kstreams_repl.engine.dsl.groupings.windows import AnyWindows, SessionWindow
 from kstreams_repl.engine.dsl.options import EmitStrategy, Materialized, WindowOptions, materialized, with_value_serde
 from kstreams_repl.engine.dsl.streams.stream_base import check_callable, first_known
 from kstreams_repl.engine.dsl.tables.table_operators import TableT
-from kstreams_repl.engine.operators.aggregates.aggregators import Aggregator, add_counts, count_one, nothing, reducing, zero
+from kstreams_repl.engine.operators.aggregates.aggregators import add_counts, count_one, nothing, reducing, zero
 from kstreams_repl.engine.operators.aggregates.stream_session_window_aggregate import StreamSessionWindowAggregate
 from kstreams_repl.engine.operators.aggregates.stream_sliding_window_aggregate import StreamSlidingWindowAggregate
 from kstreams_repl.engine.operators.aggregates.stream_window_aggregate import StreamWindowAggregate
@@ -22,9 +21,7 @@ from kstreams_repl.engine.operators.tables.value_getters import StoreGetter, Sto
 from kstreams_repl.engine.serdes.deferred import around
 from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.system.errors import TopologyError
-
-Initializer = Callable[[], Any]
-Merger = Callable[[Any, Any, Any], Any]
+from kstreams_repl.system.types import Aggregator, Initializer, Merger, Reducer
 
 
 class WindowedStream(Handle, Generic[TableT]):
@@ -74,7 +71,7 @@ class WindowedStream(Handle, Generic[TableT]):
     @logged
     def reduce(
         self,
-        reducer: Callable[[Any, Any], Any],
+        reducer: Reducer,
         *,
         store: str | Materialized | None = None,
         name: str | None = None,
@@ -97,7 +94,7 @@ class WindowedStream(Handle, Generic[TableT]):
         options = with_value_serde(given, self._grouped.value_serde)
         aggregator = reducing(reducer)
 
-        def merge(key: Any, one: Any, other: Any) -> Any:
+        def merge(key: object, one: object, other: object) -> Any:
             return aggregator(key, other, one)
 
         return self._table(nothing, aggregator, merge, options, REDUCE, name)

@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
-from typing import Any, Self, Unpack
+from collections.abc import Iterable
+from typing import Self, Unpack
 
 from kstreams_repl.engine import serdes
 from kstreams_repl.engine.dsl.graph.call_log import logged
@@ -17,6 +17,7 @@ from kstreams_repl.engine.operators.streams.stream_async import PENDING, WAITING
 from kstreams_repl.engine.topology.connected_stores import store_names
 from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.system.errors import TopologyError
+from kstreams_repl.system.types import Predicate, UserFunction, ValueMapper
 
 
 class AsyncOperators(AbstractStream):
@@ -24,7 +25,7 @@ class AsyncOperators(AbstractStream):
 
     @logged
     def map_values_async(
-        self, mapper: Callable[..., Any], *, with_key: bool = False, name: str | None = None, **options: Unpack[AsyncArguments]
+        self, mapper: ValueMapper, *, with_key: bool = False, name: str | None = None, **options: Unpack[AsyncArguments]
     ) -> Self:
         """Replace each record's value by what a function returns that waits: a `def` runs in a thread, an `async def` in an event loop.
 
@@ -53,7 +54,7 @@ class AsyncOperators(AbstractStream):
         return self._after(node, self.key_serde, None)
 
     @logged
-    def filter_async(self, predicate: Callable[[Any, Any], Any], *, name: str | None = None, **options: Unpack[AsyncArguments]) -> Self:
+    def filter_async(self, predicate: Predicate, *, name: str | None = None, **options: Unpack[AsyncArguments]) -> Self:
         """Keep records for which a function that waits returns a true value.
 
         Args:
@@ -79,7 +80,7 @@ class AsyncOperators(AbstractStream):
 
     @logged
     def flat_map_values_async(
-        self, mapper: Callable[..., Any], *, with_key: bool = False, name: str | None = None, **options: Unpack[AsyncArguments]
+        self, mapper: ValueMapper, *, with_key: bool = False, name: str | None = None, **options: Unpack[AsyncArguments]
     ) -> Self:
         """Replace each record by one record per value that a function that waits returns.
 
@@ -107,7 +108,7 @@ class AsyncOperators(AbstractStream):
 
     @logged
     def process_async(
-        self, processor: Callable[..., Any], *, stores: Iterable[str] = (), name: str | None = None, **options: Unpack[AsyncArguments]
+        self, processor: UserFunction, *, stores: Iterable[str] = (), name: str | None = None, **options: Unpack[AsyncArguments]
     ) -> Self:
         """Run a processor that waits. What it forwards and writes takes effect on the task's thread when its call has ended.
 
@@ -137,7 +138,7 @@ class AsyncOperators(AbstractStream):
 
     @logged
     def process_values_async(
-        self, processor: Callable[..., Any], *, stores: Iterable[str] = (), name: str | None = None, **options: Unpack[AsyncArguments]
+        self, processor: UserFunction, *, stores: Iterable[str] = (), name: str | None = None, **options: Unpack[AsyncArguments]
     ) -> Self:
         """Run a processor that waits and cannot change keys, so that no repartitioning follows.
 
@@ -165,7 +166,7 @@ class AsyncOperators(AbstractStream):
     def _call(
         self,
         kind: AsyncKind,
-        function: Any,
+        function: object,
         name: str | None,
         options: AsyncArguments,
         *,
@@ -199,7 +200,7 @@ class AsyncOperators(AbstractStream):
         return node
 
 
-def _check_processor(kind: AsyncKind, processor: Any) -> None:
+def _check_processor(kind: AsyncKind, processor: object) -> None:
     if isinstance(processor, type):
         if not callable(getattr(processor, "process", None)):
             raise TopologyError(

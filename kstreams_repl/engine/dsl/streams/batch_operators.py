@@ -16,7 +16,7 @@ class BatchOperators(AbstractStream):
     """`KStream.map_batches`."""
 
     @logged
-    def map_batches(self, mapper: Callable[[Any], Any], *, columns: Mapping[str, Any] | None = None, name: str | None = None) -> Self:
+    def map_batches(self, mapper: Callable[[Any], Any], *, columns: Mapping[str, object] | None = None, name: str | None = None) -> Self:
         """Replace values by a function that gets many records at once, as an Arrow record batch. Records keep key, time, headers and order.
 
         The columns are `value`, or the declared fields of JSON objects, and key, timestamp, partition, offset, headers and row. What it
@@ -49,7 +49,7 @@ class BatchOperators(AbstractStream):
         return self._put(operator, "KSTREAM-MAPBATCHES-", name, key_serde=self.key_serde, value_changing=True)
 
 
-def column_types(stream: AbstractStream, columns: Mapping[str, Any] | None, operator: str) -> tuple[Fields, str | None, str | None]:
+def column_types(stream: AbstractStream, columns: Mapping[str, object] | None, operator: str) -> tuple[Fields, str | None, str | None]:
     """Return the declared fields of an operator's argument `columns`, and the types of the stream's keys and values."""
     key, value = (None if one is None else kind_of(serdes.resolve(one)) for one in (stream.key_serde, stream.value_serde))
     return declared(columns, operator), key, value

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Generic, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
 from kstreams_repl.engine.dsl.graph.call_log import BuildLog, Handle, logged
 from kstreams_repl.engine.dsl.graph.graph_nodes import OperatorGraphNode
@@ -12,6 +11,7 @@ from kstreams_repl.engine.dsl.streams.stream_base import AbstractStream, check_c
 from kstreams_repl.engine.operators.streams.pass_through import PassThrough
 from kstreams_repl.engine.operators.streams.stream_branch import StreamBranch
 from kstreams_repl.engine.topology.names import validate_name
+from kstreams_repl.system.types import Predicate
 
 StreamT = TypeVar("StreamT", bound=AbstractStream)
 
@@ -29,7 +29,7 @@ class BranchedStream(Handle, Generic[StreamT]):
     @logged
     def branch(
         self,
-        predicate: Callable[[Any, Any], Any],
+        predicate: Predicate,
         branched: Branched | None = None,
         *,
         name: str | None = None,

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Generic, Self, TypeVar, Unpack, overload
 
 from kstreams_repl.engine.call_checks import spelled_out
@@ -17,8 +16,8 @@ from kstreams_repl.engine.dsl.streams.stream_base import AbstractStream, check_k
 from kstreams_repl.engine.dsl.tables.global_ktable import GlobalKTable
 from kstreams_repl.engine.dsl.tables.table_operators import TableOperators
 from kstreams_repl.system.durations import Millis, as_millis
+from kstreams_repl.system.types import Joiner, KeyValueMapper
 
-Joiner = Callable[..., Any]
 StreamT = TypeVar("StreamT", bound="JoinOperators")
 
 
@@ -33,11 +32,11 @@ class JoinOperators(AbstractStream):
     @overload
     def join(
         self, other: TableOperators, joiner: Joiner, *, with_key: bool = False, name: str | None = None, grace: Millis | None = None,
-        key_serde: Any = None, value_serde: Any = None,
+        key_serde: object = None, value_serde: object = None,
     ) -> Self: ...
     @overload
     def join(
-        self, other: GlobalKTable, joiner: Joiner, *, key: Callable[[Any, Any], Any], with_key: bool = False, name: str | None = None
+        self, other: GlobalKTable, joiner: Joiner, *, key: KeyValueMapper, with_key: bool = False, name: str | None = None
     ) -> Self: ...
     @logged
     def join(
@@ -48,7 +47,7 @@ class JoinOperators(AbstractStream):
         *,
         with_key: bool = False,
         name: str | None = None,
-        key: Callable[[Any, Any], Any] | None = None,
+        key: KeyValueMapper | None = None,
         grace: Millis | None = None,
         **store_options: Unpack[StreamJoinOptions],
     ) -> Self:
@@ -95,11 +94,11 @@ class JoinOperators(AbstractStream):
     @overload
     def left_join(
         self, other: TableOperators, joiner: Joiner, *, with_key: bool = False, name: str | None = None, grace: Millis | None = None,
-        key_serde: Any = None, value_serde: Any = None,
+        key_serde: object = None, value_serde: object = None,
     ) -> Self: ...
     @overload
     def left_join(
-        self, other: GlobalKTable, joiner: Joiner, *, key: Callable[[Any, Any], Any], with_key: bool = False, name: str | None = None
+        self, other: GlobalKTable, joiner: Joiner, *, key: KeyValueMapper, with_key: bool = False, name: str | None = None
     ) -> Self: ...
     @logged
     def left_join(
@@ -110,7 +109,7 @@ class JoinOperators(AbstractStream):
         *,
         with_key: bool = False,
         name: str | None = None,
-        key: Callable[[Any, Any], Any] | None = None,
+        key: KeyValueMapper | None = None,
         grace: Millis | None = None,
         **store_options: Unpack[StreamJoinOptions],
     ) -> Self:
@@ -190,7 +189,7 @@ class KStreamWindowed(Generic[StreamT]):
     def join(
         self,
         other: KStreamWindowed[StreamT],
-        joiner: Callable[..., Any],
+        joiner: Joiner,
         *,
         with_key: bool = False,
         name: str | None = None,
@@ -216,7 +215,7 @@ class KStreamWindowed(Generic[StreamT]):
     def join_prior(
         self,
         other: KStreamWindowed[StreamT],
-        joiner: Callable[..., Any],
+        joiner: Joiner,
         *,
         with_key: bool = False,
         name: str | None = None,

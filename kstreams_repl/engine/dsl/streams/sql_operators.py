@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, Generic, Self, TypeVar, Unpack, overload
+from typing import Generic, Self, TypeVar, Unpack, overload
 
 from kstreams_repl.engine import serdes
 from kstreams_repl.engine.dsl.graph.call_log import logged
@@ -26,10 +26,10 @@ class SqlOperators(AbstractStream, Generic[T]):
     """`KStream.sql`."""
 
     @overload
-    def sql(self, query: str, *, columns: Mapping[str, Any] | None = None, name: str | None = None) -> Self: ...
+    def sql(self, query: str, *, columns: Mapping[str, object] | None = None, name: str | None = None) -> Self: ...
     @overload
     def sql(
-        self, query: str, *, columns: Mapping[str, Any] | None = None, name: str | None = None, store: str | Materialized,
+        self, query: str, *, columns: Mapping[str, object] | None = None, name: str | None = None, store: str | Materialized,
         **store_options: Unpack[TableOptions],
     ) -> T: ...
     @logged
@@ -37,7 +37,7 @@ class SqlOperators(AbstractStream, Generic[T]):
         self,
         query: str,
         *,
-        columns: Mapping[str, Any] | None = None,
+        columns: Mapping[str, object] | None = None,
         name: str | None = None,
         store: str | Materialized | None = None,
         **store_options: Unpack[TableOptions],
@@ -105,5 +105,5 @@ class SqlOperators(AbstractStream, Generic[T]):
         return selected
 
     @abstractmethod
-    def _grouped(self, key_serde: Any, value_serde: Any, topic_name: str | None = None) -> GroupedStream[T]:
+    def _grouped(self, key_serde: object, value_serde: object, topic_name: str | None = None) -> GroupedStream[T]:
         """Return the stream grouped by its key; None: the stream's serdes."""

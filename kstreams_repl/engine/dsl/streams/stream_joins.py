@@ -33,13 +33,13 @@ from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.system.durations import as_millis
 from kstreams_repl.system.errors import TopologyError
+from kstreams_repl.system.types import Joiner
 
-Joiner = Callable[..., Any]
 StreamT = TypeVar("StreamT", bound=AbstractStream)
 
 
 def join(
-    left: StreamT, other: Any, joiner: Joiner, windows: JoinWindows | None, how: str, *, with_key: bool = False, **given: Any
+    left: StreamT, other: object, joiner: Joiner, windows: JoinWindows | None, how: str, *, with_key: bool = False, **given: Any
 ) -> StreamT:
     """Choose the join by the type of the other side; see `KStream.join`. In `given`, None means an omitted argument."""
     options = {name: value for name, value in given.items() if value is not None}
@@ -203,7 +203,7 @@ def _outer_store(plan: StreamJoinPlan, number: str, retention: int) -> StoreBuil
     return outer_join_store(plan.store_options, name, plan.key_serde, plan.value_serde, plan.other_value_serde, retention)
 
 
-def repartition_for_join(stream: StreamT, topic_name: str, key_serde: Any, value_serde: Any) -> StreamT:
+def repartition_for_join(stream: StreamT, topic_name: str, key_serde: object, value_serde: object) -> StreamT:
     """Return the stream after a repartition topic; a second join of the same stream shares the topic unless it names its own."""
     graph = stream._graph
     node = graph.new_repartition(

@@ -23,6 +23,7 @@ from kstreams_repl.engine.topology.checks import refuse_async
 from kstreams_repl.engine.topology.connected_stores import store_names, supplied_stores
 from kstreams_repl.engine.topology.names import validate_name
 from kstreams_repl.system.errors import TopologyError
+from kstreams_repl.system.types import KeyValueMapper, ProcessorSupplier, ValueMapper
 
 Predicate = Callable[[Any, Any], Any]
 
@@ -92,7 +93,7 @@ class StreamOperators(AbstractStream):
         return self._put(StreamMap(mapper), "KSTREAM-MAP-", name, key_changing=True)
 
     @logged
-    def map_values(self, mapper: Callable[..., Any], *, with_key: bool = False, name: str | None = None) -> Self:
+    def map_values(self, mapper: ValueMapper, *, with_key: bool = False, name: str | None = None) -> Self:
         """Replace each record's value: `mapper(value)`, or `mapper(key, value)` with `with_key=True`. None values are passed too.
 
         Args:
@@ -159,7 +160,7 @@ class StreamOperators(AbstractStream):
         )
 
     @logged
-    def select_key(self, selector: Callable[[Any, Any], Any], *, name: str | None = None) -> Self:
+    def select_key(self, selector: KeyValueMapper, *, name: str | None = None) -> Self:
         """Replace each record's key by `selector(key, value)`.
 
         Args:
@@ -179,7 +180,7 @@ class StreamOperators(AbstractStream):
         return self._put(StreamSelectKey(selector), "KSTREAM-KEY-SELECT-", name, value_serde=self.value_serde, key_changing=True)
 
     @logged
-    def peek(self, action: Callable[[Any, Any], Any], *, name: str | None = None) -> Self:
+    def peek(self, action: Callable[[Any, Any], object], *, name: str | None = None) -> Self:
         """Call `action(key, value)` for each record and pass it on unchanged.
 
         Args:
@@ -200,7 +201,7 @@ class StreamOperators(AbstractStream):
         return self._put(StreamPeek(action), "KSTREAM-PEEK-", name, key_serde=self.key_serde, value_serde=self.value_serde)
 
     @logged
-    def foreach(self, action: Callable[[Any, Any], Any], *, name: str | None = None) -> None:
+    def foreach(self, action: Callable[[Any, Any], object], *, name: str | None = None) -> None:
         """Call `action(key, value)` for each record; the stream ends here.
 
         Args:
@@ -278,7 +279,7 @@ class StreamOperators(AbstractStream):
         return type(self)(self._log, node.name, key_serde, value_serde, sources, node, repartition_required=required)
 
     @logged
-    def process(self, supplier: Callable[[], Any], *, stores: Iterable[str] = (), name: str | None = None) -> Self:
+    def process(self, supplier: ProcessorSupplier, *, stores: Iterable[str] = (), name: str | None = None) -> Self:
         """Run a user's `Processor`; what it forwards becomes a stream whose key may have changed.
 
         Args:
@@ -306,7 +307,7 @@ class StreamOperators(AbstractStream):
         return self._after(node, None, None, key_changing=True)
 
     @logged
-    def process_values(self, supplier: Callable[[], Any], *, stores: Iterable[str] = (), name: str | None = None) -> Self:
+    def process_values(self, supplier: ProcessorSupplier, *, stores: Iterable[str] = (), name: str | None = None) -> Self:
         """Run a user's `FixedKeyProcessor`, which cannot change keys, so that no repartitioning follows.
 
         Args:
@@ -331,7 +332,7 @@ class StreamOperators(AbstractStream):
         node = self._process(operator, supplier, "KSTREAM-PROCESSVALUES-", stores, name)
         return self._after(node, self.key_serde, None)
 
-    def _process(self, operator: Operator, supplier: Any, prefix: str, stores: Iterable[str], name: str | None) -> OperatorGraphNode:
+    def _process(self, operator: Operator, supplier: object, prefix: str, stores: Iterable[str], name: str | None) -> OperatorGraphNode:
         node_name = self._graph.new_processor_name(prefix) if name is None else validate_name(name, "node")
         used = store_names(stores, node_name)
         node = OperatorGraphNode(node_name, self._graph.here(), operator, used_stores=used)
@@ -339,7 +340,7 @@ class StreamOperators(AbstractStream):
         self._graph.add(self._node, node)
         return node
 
-    def _checked(self, supplier: Any, operator: str) -> Callable[[], Any]:
+    def _checked(self, supplier: object, operator: str) -> Callable[[], Any]:
         if not callable(supplier):
             raise TopologyError(
                 f"expected a callable that returns a processor, got {supplier!r}",
@@ -347,4 +348,4 @@ class StreamOperators(AbstractStream):
                 node=self.name,
             )
         refuse_async(supplier, "supplier", operator)
-        return supplier  # type: ignore[no-any-return]
+        return supplier

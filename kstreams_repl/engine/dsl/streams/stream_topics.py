@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Self
 
 from kstreams_repl.engine.dsl.graph.call_log import logged
 from kstreams_repl.engine.dsl.graph.graph_nodes import Consumed, SinkGraphNode, SourceGraphNode
 from kstreams_repl.engine.dsl.streams.stream_base import AbstractStream, check_callable
 from kstreams_repl.engine.topology.names import validate_name
 from kstreams_repl.system.errors import TopologyError
+from kstreams_repl.system.types import StreamPartitioner
 
 
 class TopicOperators(AbstractStream):
@@ -20,10 +21,10 @@ class TopicOperators(AbstractStream):
         self,
         *,
         name: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
+        key_serde: object = None,
+        value_serde: object = None,
         partitions: int | None = None,
-        partitioner: Callable[..., Any] | None = None,
+        partitioner: StreamPartitioner | None = None,
     ) -> Self:
         """Write to a topic that the application creates (``<application.id>-<name>-repartition``) and continue from there.
 
@@ -69,9 +70,9 @@ class TopicOperators(AbstractStream):
         topic: str | Callable[..., str],
         *,
         name: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        partitioner: Callable[..., Any] | None = None,
+        key_serde: object = None,
+        value_serde: object = None,
+        partitioner: StreamPartitioner | None = None,
     ) -> None:
         """Write the stream to a topic, or to the topic that `topic(key, value, record_metadata)` names for each record.
 
@@ -108,9 +109,9 @@ class TopicOperators(AbstractStream):
         topic: str | Callable[..., str],
         *,
         name: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        partitioner: Callable[..., Any] | None = None,
+        key_serde: object = None,
+        value_serde: object = None,
+        partitioner: StreamPartitioner | None = None,
     ) -> None:
         """Write to a topic as `to` does, under KIP-28's name.
 
@@ -128,9 +129,9 @@ class TopicOperators(AbstractStream):
         topic: str,
         *,
         name: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
-        partitioner: Callable[..., Any] | None = None,
+        key_serde: object = None,
+        value_serde: object = None,
+        partitioner: StreamPartitioner | None = None,
     ) -> Self:
         """Write to an existing topic and continue from there (KIP-28): `to(topic)`, then `stream(topic)`.
 

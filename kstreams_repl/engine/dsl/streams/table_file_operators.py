@@ -32,7 +32,7 @@ class TableFileOperators(AbstractStream):
         path: str,
         format: str = "parquet",
         *,
-        schema: Any = None,
+        schema: object = None,
         partition_by: str | Sequence[str] = (),
         key_column: str | None = None,
         timestamp_column: str | None = None,
@@ -104,7 +104,7 @@ def _is_remote(path: str) -> bool:
     return len(scheme) > 1 and scheme != "file"
 
 
-def _columns(schema: Any, value_serde: Any) -> tuple[Any, str | None]:
+def _columns(schema: object, value_serde: object) -> tuple[Any, str | None]:
     """Return the schema of the value's columns, and the name of its one column if the value is not an object."""
     with extras():
         import pyarrow as pa
@@ -135,7 +135,7 @@ def _columns(schema: Any, value_serde: Any) -> tuple[Any, str | None]:
     return schema, "value" if schema.names == ["value"] and _serde_name(value_serde) in _TYPES else None
 
 
-def _type(column: str, kind: Any) -> Any:
+def _type(column: str, kind: object) -> Any:
     import pyarrow as pa
 
     if isinstance(kind, pa.DataType):
@@ -151,7 +151,7 @@ def _type(column: str, kind: Any) -> Any:
         ) from cause
 
 
-def _complete(columns: Any, by: Sequence[str], key_column: str | None, key_serde: Any, timestamp_column: str | None) -> Any:
+def _complete(columns: Any, by: Sequence[str], key_column: str | None, key_serde: object, timestamp_column: str | None) -> Any:
     """Return the table's schema: the value's columns, then key, timestamp and event times."""
     import pyarrow as pa
 
@@ -190,9 +190,9 @@ def _in_microseconds(field: Any) -> Any:
     return field
 
 
-def _record_schema(serde: Any) -> tuple[str, ...] | None:
+def _record_schema(serde: object) -> tuple[str, ...] | None:
     return None if serde is None else getattr(serdes.resolve(serde), "record_schema", None)
 
 
-def _serde_name(serde: Any) -> str:
+def _serde_name(serde: object) -> str:
     return "" if serde is None else str(getattr(serdes.resolve(serde), "name", ""))

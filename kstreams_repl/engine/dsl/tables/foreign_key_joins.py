@@ -7,7 +7,6 @@ the response with the current row → result. Each step is a node; both topics a
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +32,7 @@ from kstreams_repl.engine.serdes.foreign_key import response_partitioner, subscr
 from kstreams_repl.engine.topology.names import validate_name
 from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.system.errors import TopologyError
+from kstreams_repl.system.types import Joiner, StreamPartitioner, UserFunction, ValueMapper
 
 PREFIX = "KTABLE-FK-JOIN-"
 REGISTRATION = PREFIX + "SUBSCRIPTION-REGISTRATION-"
@@ -54,13 +54,13 @@ class ForeignKeyPlan:
         partitioner, other_partitioner: how the left and the right table are partitioned; None: by key.
     """
 
-    extractor: Callable[..., Any]
-    joiner: Callable[..., Any]
+    extractor: ValueMapper
+    joiner: Joiner
     left_join: bool
     with_key: bool
     extractor_with_key: bool
-    partitioner: Callable[..., Any] | None
-    other_partitioner: Callable[..., Any] | None
+    partitioner: StreamPartitioner | None
+    other_partitioner: StreamPartitioner | None
     name: str | None
 
 
@@ -173,13 +173,13 @@ def join_by_foreign_key(left: TableT, right: TableT, plan: ForeignKeyPlan, optio
     return type(left)(left._log, result_name, key, options.value_serde, sources, result, state, options.name)
 
 
-def _by_key_alone(partitioner: Callable[..., Any] | None) -> Callable[..., Any] | None:
+def _by_key_alone(partitioner: StreamPartitioner | None) -> UserFunction | None:
     """Return a partitioner that sees only the key (values of these topics are internal) and must choose exactly one partition."""
     if partitioner is None:
         return None
     choose = partitioner
 
-    def partition(topic: str, key: Any, value: Any, partitions: int) -> Any:
+    def partition(topic: str, key: Any, value: object, partitions: int) -> Any:
         chosen = choose(topic, key, None, partitions)
         if chosen is not None and not isinstance(chosen, int) and len(chosen) != 1:
             raise TopologyError(

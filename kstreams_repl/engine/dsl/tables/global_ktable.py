@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kstreams_repl.engine.dsl.graph.call_log import BuildLog, Handle
 from kstreams_repl.engine.operators.tables.value_getters import StoreGetter, ValueGetter
 
@@ -11,7 +9,7 @@ from kstreams_repl.engine.operators.tables.value_getters import StoreGetter, Val
 class GlobalKTable(Handle):
     """Read from all partitions of a topic before processing starts; it can only be joined with and queried."""
 
-    def __init__(self, log: BuildLog, name: str, key_serde: Any, value_serde: Any, store: str, *, queryable: bool) -> None:
+    def __init__(self, log: BuildLog, name: str, key_serde: object, value_serde: object, store: str, *, queryable: bool) -> None:
         self._log = log
         self.name = name
         self.key_serde = key_serde

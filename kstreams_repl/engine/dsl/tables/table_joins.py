@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from kstreams_repl.engine.dsl.graph.graph_nodes import JoinSide, TableTableJoinGraphNode
 from kstreams_repl.engine.dsl.graph.store_plans import table_store
 from kstreams_repl.engine.dsl.options import Materialized
@@ -13,6 +10,7 @@ from kstreams_repl.engine.dsl.tables.table_operators import TableT
 from kstreams_repl.engine.dsl.tables.table_sources import JoinState, stores_read
 from kstreams_repl.engine.operators.joins.table_table_join import TableJoinKind, TableTableJoin, TableTableJoinMerger
 from kstreams_repl.engine.topology.names import validate_name
+from kstreams_repl.system.types import Joiner
 
 _KINDS = {
     "inner": (TableJoinKind.INNER, TableJoinKind.INNER),
@@ -24,7 +22,7 @@ _KINDS = {
 def join_tables(
     left: TableT,
     right: TableT,
-    joiner: Callable[..., Any],
+    joiner: Joiner,
     how: str,
     with_key: bool,
     options: Materialized | None,

@@ -6,7 +6,7 @@ from its parent's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Self, TypeVar, Unpack
 
 from kstreams_repl.engine.dsl.graph.call_log import BuildLog, logged
@@ -32,6 +32,7 @@ from kstreams_repl.engine.operators.tables.table_transform_values import TableTr
 from kstreams_repl.engine.topology.connected_stores import store_names, supplied_stores
 from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.system.errors import TopologyError
+from kstreams_repl.system.types import Predicate, ProcessorSupplier, ValueMapper
 
 TableT = TypeVar("TableT", bound="TableOperators")
 
@@ -70,7 +71,7 @@ class TableOperators(AbstractStream):
     @logged
     def filter(
         self,
-        predicate: Callable[[Any, Any], Any],
+        predicate: Predicate,
         *,
         store: str | Materialized | None = None,
         name: str | None = None,
@@ -97,7 +98,7 @@ class TableOperators(AbstractStream):
     @logged
     def filter_not(
         self,
-        predicate: Callable[[Any, Any], Any],
+        predicate: Predicate,
         *,
         store: str | Materialized | None = None,
         name: str | None = None,
@@ -116,7 +117,7 @@ class TableOperators(AbstractStream):
 
     def _filter(
         self,
-        predicate: Callable[[Any, Any], Any],
+        predicate: Predicate,
         negate: bool,
         options: Materialized | None,
         name: str | None,
@@ -137,7 +138,7 @@ class TableOperators(AbstractStream):
     @logged
     def map_values(
         self,
-        mapper: Callable[..., Any],
+        mapper: ValueMapper,
         *,
         with_key: bool = False,
         store: str | Materialized | None = None,
@@ -171,7 +172,7 @@ class TableOperators(AbstractStream):
     @logged
     def transform_values(
         self,
-        supplier: Callable[[], Any],
+        supplier: ProcessorSupplier,
         *,
         stores: Iterable[str] = (),
         store: str | Materialized | None = None,

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from kstreams_repl.engine.operators.kernel import inlined
-
-Aggregator = Callable[[Any, Any, Any], Any]
-"""(key, value, aggregate) -> aggregate"""
+from kstreams_repl.system.types import Aggregator, Reducer
 
 
 @inlined
@@ -24,28 +21,28 @@ def nothing() -> None:
 
 
 @inlined
-def count_one(key: Any, value: Any, count: int) -> int:
+def count_one(key: object, value: object, count: int) -> int:
     """Count a record; in windows a None value counts too."""
     return count + 1
 
 
 @inlined
-def uncount_one(key: Any, value: Any, count: int) -> int:
+def uncount_one(key: object, value: object, count: int) -> int:
     """Remove a table's row from the count of its group."""
     return count - 1
 
 
 @inlined
-def add_counts(key: Any, one: int, other: int) -> int:
+def add_counts(key: object, one: int, other: int) -> int:
     """Return the count of two merged sessions."""
     return one + other
 
 
-def reducing(reducer: Callable[[Any, Any], Any]) -> Aggregator:
+def reducing(reducer: Reducer) -> Aggregator:
     """Return an aggregator whose first value is its first aggregate."""
 
     @inlined
-    def aggregate(key: Any, value: Any, so_far: Any) -> Any:
+    def aggregate(key: object, value: object, so_far: object) -> Any:
         return value if so_far is None else reducer(so_far, value)
 
     return aggregate

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kstreams_repl.engine.operators.aggregates.aggregators import Aggregator, count_one, nothing, reducing, zero
+from kstreams_repl.engine.operators.aggregates.aggregators import count_one, nothing, reducing, zero
 from kstreams_repl.engine.operators.kernel import kernel
 from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.tables.tuple_forwarder import as_stored, deleter, entries_of, forwards_on_flush, keeper
-from kstreams_repl.system.types import Headers
+from kstreams_repl.system.types import Aggregator, Headers, Initializer, Reducer
 
 
 @dataclass(slots=True)
@@ -29,7 +28,7 @@ class StreamAggregate(Operator):
     """
 
     store: str
-    initializer: Callable[[], Any]
+    initializer: Initializer
     aggregator: Aggregator
     send_old_values: bool = False
     versioned: bool = False
@@ -51,7 +50,7 @@ class StreamReduce(Operator):
     """
 
     store: str
-    reducer: Callable[[Any, Any], Any]
+    reducer: Reducer
     send_old_values: bool = False
     versioned: bool = False
 
@@ -80,7 +79,7 @@ class StreamCount(Operator):
 
 
 def _timestamped(
-    node: NodeContext, forward: Process, name: str, initializer: Callable[[], Any], aggregator: Aggregator, send_old: bool
+    node: NodeContext, forward: Process, name: str, initializer: Initializer, aggregator: Aggregator, send_old: bool
 ) -> Process:
     store = node.store(name)
     to_bytes, get, put, delete = store.serialize_key, store.get_raw, store.put_item, deleter(node, store.put_item)
@@ -128,12 +127,12 @@ def _timestamped(
 
 
 def _versioned(
-    node: NodeContext, forward: Process, name: str, initializer: Callable[[], Any], aggregator: Aggregator, send_old: bool
+    node: NodeContext, forward: Process, name: str, initializer: Initializer, aggregator: Aggregator, send_old: bool
 ) -> Process:
     get = node.store(name).get
     keep = keeper(node, name, forward, send_old_values=send_old, versioned=True, first=initializer)
 
-    def aggregate_version(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+    def aggregate_version(key: object, value: object, timestamp: int, headers: Headers) -> None:
         row = get(key)
         if row is None:
             old, at = initializer(), timestamp

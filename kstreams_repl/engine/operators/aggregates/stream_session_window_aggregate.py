@@ -11,7 +11,7 @@ from kstreams_repl.engine.operators.kernel import kernel
 from kstreams_repl.engine.operators.lateness import Lateness
 from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.tables.tuple_forwarder import as_stored
-from kstreams_repl.system.types import Headers, Windowed
+from kstreams_repl.system.types import Aggregator, Headers, Initializer, Merger, Windowed
 
 _END_OF_TIME = 2**63 - 1
 
@@ -37,9 +37,9 @@ class StreamSessionWindowAggregate(Operator):
     """
 
     store: str
-    initializer: Callable[[], Any]
-    aggregator: Callable[[Any, Any, Any], Any]
-    merger: Callable[[Any, Any, Any], Any]
+    initializer: Initializer
+    aggregator: Aggregator
+    merger: Merger
     gap_ms: int
     grace_ms: int
     emit_on_close: bool = False
@@ -65,7 +65,7 @@ class StreamSessionWindowAggregate(Operator):
 
             alone = _without_headers(node, forward)
 
-            def flushed(key: Any, new: Any, old: Any, timestamp: int, headers: Headers) -> None:
+            def flushed(key: Any, new: object, old: object, timestamp: int, headers: Headers) -> None:
                 if forgets:
                     alone(key, (new, old, True), key[2], [])
                 else:
@@ -79,7 +79,7 @@ class StreamSessionWindowAggregate(Operator):
         stored = as_stored(lambda *window: (store.fetch_session(*window),), initializer)
         time = StreamTime(node, self.store)
 
-        def sessions(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        def sessions(key: Any, value: object, timestamp: int, headers: Headers) -> None:
             if timestamp > time.now:
                 time.now = timestamp
                 if emit_closed is not None:
@@ -123,7 +123,7 @@ def _without_headers(node: NodeContext, forward: Process) -> Process:
     """Return `forward` without headers: results are new records, so entries cached downstream must not keep the current headers."""
     record = node.record
 
-    def forward_without_headers(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+    def forward_without_headers(key: object, value: object, timestamp: int, headers: Headers) -> None:
         outer_timestamp, outer_headers = record.timestamp, record.headers
         record.timestamp, record.headers = timestamp, headers
         forward(key, value, timestamp, headers)

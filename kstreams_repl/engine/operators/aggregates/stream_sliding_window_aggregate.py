@@ -12,7 +12,7 @@ from kstreams_repl.engine.operators.lateness import Lateness
 from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.tables.tuple_forwarder import as_stored, forwards_on_flush
 from kstreams_repl.system.errors import KStreamsError
-from kstreams_repl.system.types import Headers, Windowed
+from kstreams_repl.system.types import Aggregator, Headers, Initializer, Windowed
 
 _END_OF_TIME = 2**63 - 1
 
@@ -36,8 +36,8 @@ class StreamSlidingWindowAggregate(Operator):
     """
 
     store: str
-    initializer: Callable[[], Any]
-    aggregator: Callable[[Any, Any, Any], Any]
+    initializer: Initializer
+    aggregator: Aggregator
     time_difference_ms: int
     grace_ms: int
     emit_on_close: bool = False
@@ -63,7 +63,7 @@ class StreamSlidingWindowAggregate(Operator):
         early, regular = windows.early, windows.regular
         time = StreamTime(node, self.store)
 
-        def sliding(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        def sliding(key: object, value: object, timestamp: int, headers: Headers) -> None:
             if timestamp > time.now:
                 time.now = timestamp
             close = time.now - grace
@@ -107,7 +107,7 @@ class _SlidingWindows:
         self._drop = drop
         self._stored = as_stored(store.fetch, operator.initializer)
 
-    def regular(self, key: Any, value: Any, timestamp: int, headers: Headers, close: int) -> None:
+    def regular(self, key: object, value: object, timestamp: int, headers: Headers, close: int) -> None:
         """Process a record whose left window `[timestamp - difference, timestamp]` does not start before 0."""
         difference = self._difference
         starts: set[int] = set()
@@ -145,7 +145,7 @@ class _SlidingWindows:
         if not right_exists:
             self._make_right(key, timestamp, headers, right_item)
 
-    def early(self, key: Any, value: Any, timestamp: int, headers: Headers, close: int) -> None:
+    def early(self, key: object, value: object, timestamp: int, headers: Headers, close: int) -> None:
         """Process a record before `difference`: it belongs to `[0, difference]` and to the windows that start in between."""
         starts: set[int] = set()
         combined = right_item = None
@@ -175,11 +175,11 @@ class _SlidingWindows:
         initial = self._initializer()
         return None if initial is None else (initial, timestamp)
 
-    def _kept(self, key: Any, start: int, item: tuple[Any, int], timestamp: int) -> tuple[Any, int]:
+    def _kept(self, key: object, start: int, item: tuple[object, int], timestamp: int) -> tuple[Any, int]:
         """Return the item as needed for a right window: without this record, which the aggregator may add to the object in place."""
         return (self._stored(item[0], key, start), item[1]) if item[1] > timestamp else item
 
-    def _make_right(self, key: Any, timestamp: int, headers: Headers, item: tuple[Any, int] | None) -> None:
+    def _make_right(self, key: object, timestamp: int, headers: Headers, item: tuple[object, int] | None) -> None:
         """Create the window that starts just after the record, if there are later records: its first aggregate is theirs."""
         if item is None or item[1] <= timestamp:
             return
@@ -190,12 +190,12 @@ class _SlidingWindows:
 
     def _update(
         self,
-        key: Any,
-        value: Any,
+        key: object,
+        value: object,
         timestamp: int,
         headers: Headers,
         start: int,
-        item: tuple[Any, int] | None,
+        item: tuple[object, int] | None,
         close: int,
         read_at: int | None = None,
     ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,7 @@ from kstreams_repl.engine.operators.kernel import kernel
 from kstreams_repl.engine.operators.lateness import Lateness
 from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.tables.tuple_forwarder import as_stored, entries_of, forwards_on_flush
-from kstreams_repl.system.types import Headers, Windowed
+from kstreams_repl.system.types import Aggregator, Headers, Initializer, Windowed
 
 _END_OF_TIME = 2**63 - 1
 
@@ -39,8 +38,8 @@ class StreamWindowAggregate(Operator):
     """
 
     store: str
-    initializer: Callable[[], Any]
-    aggregator: Callable[[Any, Any, Any], Any]
+    initializer: Initializer
+    aggregator: Aggregator
     size_ms: int
     advance_ms: int
     grace_ms: int

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +9,7 @@ from kstreams_repl.engine.operators.aggregates.aggregators import nothing, reduc
 from kstreams_repl.engine.operators.kernel import inlined, kernel
 from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.tables.tuple_forwarder import keeper
-from kstreams_repl.system.types import Headers
+from kstreams_repl.system.types import Aggregator, Headers, Initializer, Reducer
 
 
 @dataclass(slots=True)
@@ -30,9 +29,9 @@ class TableAggregate(Operator):
     """
 
     store: str
-    initializer: Callable[[], Any]
-    add: Callable[[Any, Any, Any], Any]
-    remove: Callable[[Any, Any, Any], Any]
+    initializer: Initializer
+    add: Aggregator
+    remove: Aggregator
     send_old_values: bool = False
     versioned: bool = False
 
@@ -40,7 +39,7 @@ class TableAggregate(Operator):
         get, send_old, initializer, add, remove = node.store(self.store).get, self.send_old_values, self.initializer, self.add, self.remove
         keep = keeper(node, self.store, forward, send_old_values=send_old, versioned=self.versioned, own_time=True, first=initializer)
 
-        def aggregate(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        def aggregate(key: object, value: Any, timestamp: int, headers: Headers) -> None:
             new, old = value[0], value[1]
             row = get(key)
             before = result = None
@@ -72,8 +71,8 @@ class TableReduce(Operator):
     """
 
     store: str
-    add: Callable[[Any, Any], Any]
-    remove: Callable[[Any, Any], Any]
+    add: Reducer
+    remove: Reducer
     send_old_values: bool = False
     versioned: bool = False
 
@@ -81,7 +80,7 @@ class TableReduce(Operator):
         remover = self.remove
 
         @inlined
-        def remove(key: Any, value: Any, aggregate: Any) -> Any:
+        def remove(key: object, value: object, aggregate: object) -> Any:
             return remover(aggregate, value)
 
         by_key = TableAggregate(self.store, nothing, reducing(self.add), remove, self.send_old_values, self.versioned)

@@ -53,7 +53,7 @@ class Statement:
         records: records of the right schema.
     """
 
-    def __init__(self, database: Any, number: int, query: str, records: Any) -> None:
+    def __init__(self, database: Any, number: int, query: str, records: object) -> None:
         self._database, self._current = database, _Current(records)
         self.query = query.format(records=f"records_{number}")
         database.register(f"records_{number}", self._current)
@@ -68,7 +68,7 @@ class Statement:
         """Prepare the query that is run; ``{query}`` in it is the statement's own."""
         self._database.execute(f"PREPARE statement_{self._number} AS {query.format(query=self.query)}")
 
-    def table(self, records: Any) -> Any:
+    def table(self, records: object) -> Any:
         """Run the query over these records; return the result as an Arrow table."""
         self._current.records = records
         return self._database.sql(self._execute).to_arrow_table()
@@ -77,7 +77,7 @@ class Statement:
         """Run the query over these records; return the columns of the result, numbers and texts."""
         return [column.tolist() for column in self.arrays(records)]
 
-    def arrays(self, records: Any) -> list[Any]:
+    def arrays(self, records: object) -> list[Any]:
         """Run the query over these records; return the columns of the result as arrays of numpy, NULL masked."""
         self._current.records = records
         return list(self._database.execute(self._execute).fetchnumpy().values())
@@ -89,7 +89,7 @@ class _Current:
     def __init__(self, records: Any) -> None:
         self.records = records
 
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
         return self.records.__arrow_c_stream__(requested_schema)
 
     def __arrow_c_schema__(self) -> Any:
@@ -129,7 +129,7 @@ class JsonWriter:
             self._statements[kinds] = statement
         return list(map(str.encode, statement.columns(chosen)[0]))
 
-    def _prepared(self, names: Sequence[str], chosen: Any) -> Statement | None:
+    def _prepared(self, names: Sequence[str], chosen: object) -> Statement | None:
         if len(self._statements) >= self._MOST:
             return None
         if self._database is None:

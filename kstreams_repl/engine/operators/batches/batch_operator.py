@@ -58,7 +58,7 @@ class BatchOperator(Operator):
         return [name for name in names if name not in own]
 
 
-def without_deleted(values: Sequence[Any], indices: Sequence[int], rows: RecordColumns) -> list[Any]:
+def without_deleted(values: Sequence[object], indices: Sequence[int], rows: RecordColumns) -> list[Any]:
     """Return the values with None for those that come from a record whose value is None: a deletion stays one."""
     has_value = rows.has_value()
     return list(values) if has_value is None else [value if has_value[row] else None for value, row in zip(values, indices, strict=True)]

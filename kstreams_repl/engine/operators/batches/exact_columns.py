@@ -18,7 +18,7 @@ _SAFE: dict[str, set[type]] = {"integer": {int, type(None)}, "double": {int, flo
 """Types of objects that Arrow converts exactly, or refuses."""
 
 
-def exact_array(values: Sequence[Any], kind: Any) -> Any:
+def exact_array(values: Sequence[object], kind: object) -> Any:
     """Return objects as an Arrow array.
 
     Raises:
@@ -36,7 +36,7 @@ def exact_array(values: Sequence[Any], kind: Any) -> Any:
     return pa.array(values, kind)
 
 
-def is_changed_by_arrow(kind: Any) -> bool:
+def is_changed_by_arrow(kind: object) -> bool:
     """Return whether Arrow may change an object of any type for a column of this type: times, decimals, 32-bit floats, and structures."""
     from pyarrow import types
 

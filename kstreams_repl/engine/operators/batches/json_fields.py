@@ -21,7 +21,7 @@ _typed_dict: Any = TypedDict
 
 
 @lru_cache(maxsize=64)
-def json_reader(schema: Any) -> JsonReader:
+def json_reader(schema: object) -> JsonReader:
     """Return the reader of the fields of an Arrow schema."""
     return JsonReader(schema)
 
@@ -107,7 +107,7 @@ def json_type(kind: Any) -> Any:
     raise TypeError(f"JSON has no values of the type {kind}")
 
 
-def _array(values: Sequence[Any], kind: Any) -> Any:
+def _array(values: Sequence[object], kind: object) -> Any:
     """Return a column; timestamps and dates are read by Arrow, which keeps nanoseconds and refuses digits that the type has not."""
     import pyarrow as pa
 
@@ -116,7 +116,7 @@ def _array(values: Sequence[Any], kind: Any) -> Any:
     return read if as_text == kind else _timed(read, kind)
 
 
-def _timed(texts: Any, kind: Any) -> Any:
+def _timed(texts: Any, kind: object) -> Any:
     """Return texts as times. Arrow reads those with a time zone and those without, which are UTC, one or the other at once."""
     import pyarrow as pa
 

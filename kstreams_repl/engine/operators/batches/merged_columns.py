@@ -16,8 +16,9 @@ import orjson
 from kstreams_repl.engine import serdes
 from kstreams_repl.engine.operators.batches.partial_columns import PartialColumns
 from kstreams_repl.engine.operators.batches.sql_grouping import Merge
+from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.stores.cache.record_cache import ENTRY_OVERHEAD
-from kstreams_repl.system.types import Headers
+from kstreams_repl.system.types import Deserialize, Headers, KeyValueMapper
 
 _CAPACITY = 200_000
 """Rows that are kept after a flush."""
@@ -45,9 +46,9 @@ class MergesRows(Protocol):
     @property
     def functions(self) -> list[Callable[[Any, Any], Any]]: ...
 
-    def results(self, key: Any, row: Any) -> Sequence[Any]: ...
+    def results(self, key: object, row: object) -> Sequence[Any]: ...
 
-    def row(self, results: Sequence[Any]) -> Any: ...
+    def row(self, results: Sequence[object]) -> Any: ...
 
 
 class MergedColumns:
@@ -58,12 +59,12 @@ class MergedColumns:
         record: the task's record context.
     """
 
-    def __init__(self, merge: MergesRows, store: Any, record: Any) -> None:
+    def __init__(self, merge: MergesRows, store: Any, record: RecordContext) -> None:
         import numpy
 
         self._np, self._merge, self._record = numpy, merge, record
         self._cache, self._codec = store.cached, store.cached.codec
-        self._key_of: Callable[[bytes], Any] = store.key_serde.deserialize
+        self._key_of: Deserialize = store.key_serde.deserialize
         kinds = [*merge.merges, *(Merge.COUNT for _ in merge.averages)]
         self._columns = [_Column(kind, function, numpy) for kind, function in zip(kinds, merge.functions, strict=True)]
         self._layout = None
@@ -96,7 +97,7 @@ class MergedColumns:
 
     # ---- merging
 
-    def enter(self, key: bytes, partial: Sequence[Any], timestamp: int) -> None:
+    def enter(self, key: bytes, partial: Sequence[object], timestamp: int) -> None:
         """Merge the current record's partial, at the latest when the rows are flushed."""
         record = self._record
         self._waiting.append((key, partial, timestamp, record.headers, record.topic, record.partition, record.offset))
@@ -205,7 +206,7 @@ class MergedColumns:
             self._keep(at[-_CAPACITY // 2 :])
         self._cache.write_over(keys, data, times, headers, origins)
 
-    def _written(self, rows: Any) -> list[bytes | None]:
+    def _written(self, rows: object) -> list[bytes | None]:
         """Return the serialized values of rows."""
         columns = [column.values_at(rows) for column in self._columns]
         if self._layout is not None and all(column.is_whole(rows) for column in self._columns):
@@ -247,7 +248,7 @@ class _Column:
         merge, function: how it is merged, and (old, new) -> merged for objects.
     """
 
-    def __init__(self, merge: Merge, function: Callable[[Any, Any], Any], np: Any) -> None:
+    def __init__(self, merge: Merge, function: KeyValueMapper, np: Any) -> None:
         self._kind, self._function, self._np = merge, function, np
         self.clear()
 
@@ -288,7 +289,7 @@ class _Column:
         values: list[Any] = self._values[rows].tolist()
         return values if has_value.all() else [value if is_set else None for value, is_set in zip(values, has_value.tolist(), strict=True)]
 
-    def is_whole(self, rows: Any) -> bool:
+    def is_whole(self, rows: object) -> bool:
         """Return whether these rows have integers."""
         return self._values is not None and self._values.dtype == self._np.int64 and bool(self._known[rows].all())
 
@@ -340,7 +341,7 @@ class _Column:
         self._values[rows], self._known[rows] = merged.data, ~merged.mask
         return sum(len(value) for value in new if type(value) is str)
 
-    def _merge_one(self, row: int, old: Any, new: Any) -> Any:
+    def _merge_one(self, row: int, old: object, new: object) -> Any:
         try:
             return self._function(old, new)
         except Exception as error:
@@ -353,7 +354,7 @@ _ADDED = frozenset({Merge.SUM, Merge.COUNT, Merge.AVERAGE})
 _LEAST = frozenset({Merge.MIN, Merge.AND})
 
 
-def _objects(values: Sequence[Any], np: Any) -> Any:
+def _objects(values: Sequence[object], np: Any) -> Any:
     """Return an array of objects; None is masked."""
     column = np.ma.empty(len(values), object)
     for index, value in enumerate(values):  # not by a slice, which takes lists for a dimension
@@ -362,7 +363,7 @@ def _objects(values: Sequence[Any], np: Any) -> Any:
     return column
 
 
-def _array(values: Sequence[Any], np: Any) -> Any:
+def _array(values: Sequence[object], np: Any) -> Any:
     """Return objects as an array of their type; None is masked."""
     has_value = [value is not None for value in values]
     kinds = set(map(type, compress(values, has_value)))

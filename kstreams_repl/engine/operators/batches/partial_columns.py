@@ -43,6 +43,6 @@ class Merging(NamedTuple):
     watched: Callable[[], bool] = bool
 
 
-def merging_of(entry: Any) -> Merging | None:
+def merging_of(entry: object) -> Merging | None:
     """Return what the node with this entry offers, or None."""
     return getattr(entry, "merging", None)

@@ -109,7 +109,7 @@ class RecordColumns:
         """Return the numbers of the records, from 0, as an Arrow array."""
         return _numbers(max(self.count, 8192)).slice(0, self.count)
 
-    def fields(self, schema: Any) -> dict[str, Any]:
+    def fields(self, schema: object) -> dict[str, Any]:
         """Return the declared fields of JSON objects as columns: a missing field and a value None are null, other fields are not read.
 
         Raises:
@@ -167,7 +167,7 @@ def arrow(what: str) -> Any:
     return pyarrow
 
 
-def declared(columns: Mapping[str, Any] | None, operator: str) -> Fields:
+def declared(columns: Mapping[str, object] | None, operator: str) -> Fields:
     """Return the declared fields of an operator's argument `columns`.
 
     Args:
@@ -186,12 +186,12 @@ def declared(columns: Mapping[str, Any] | None, operator: str) -> Fields:
     return tuple((name, _declared_type(name, kind, operator)) for name, kind in columns.items())
 
 
-def type_of(kind: Any) -> Any:
+def type_of(kind: object) -> Any:
     """Return Arrow's alias of a declared type (int, "bigint", …); an alias or an Arrow type as it is."""
     return _TYPES.get(kind.lower() if isinstance(kind, str) else kind, kind) if isinstance(kind, str | type) else kind
 
 
-def _declared_type(name: str, kind: Any, operator: str) -> Any:
+def _declared_type(name: str, kind: object, operator: str) -> Any:
     pa = arrow(f"{operator}()")
     alias = type_of(kind)
     try:
@@ -211,13 +211,13 @@ def kind_of(serde: Serde | None) -> str | None:
     return None if serde is None else _BY_SERDE.get(serde.name)
 
 
-def kind_of_values(values: Sequence[Any]) -> str:
+def kind_of_values(values: Sequence[object]) -> str:
     """Return the type of a column by its first value that is not None."""
     first = next((value for value in values if value is not None), None)
     return _BY_VALUE.get(type(first), "json")
 
 
-def typed(values: Sequence[Any], kind: str | None, name: str) -> Any:
+def typed(values: Sequence[object], kind: str | None, name: str) -> Any:
     """Return objects as an Arrow array.
 
     Args:

@@ -94,7 +94,7 @@ def items_of(database: Any, *expressions: str) -> list[dict[str, Any]]:
     return items
 
 
-def expression_text(database: Any, item: dict[str, Any]) -> str:
+def expression_text(database: object, item: dict[str, Any]) -> str:
     """Return an entry of a select list as text, without its alias."""
     tree = _tree(database, "SELECT 1")
     select_of(tree)["select_list"] = [{**item, "alias": ""}]
@@ -107,7 +107,7 @@ def _tree(database: Any, query: str) -> dict[str, Any]:
     return tree
 
 
-def parts(tree: Any) -> Iterator[dict[str, Any]]:
+def parts(tree: object) -> Iterator[dict[str, Any]]:
     """Yield every node below one, itself included."""
     if isinstance(tree, dict):
         yield tree

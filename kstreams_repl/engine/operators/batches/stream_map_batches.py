@@ -140,6 +140,6 @@ def _dicts_of(names: tuple[str, ...]) -> Callable[[Iterable[tuple[Any, ...]]], l
     return make
 
 
-def _one(column: Any) -> Any:
+def _one(column: object) -> Any:
     """Return a chunked array as one array."""
     return column.combine_chunks() if hasattr(column, "combine_chunks") else column

@@ -99,7 +99,7 @@ class BatchQuery(Generic[P]):
         """Add what else the query returns to its select list."""
 
     @abstractmethod
-    def plan(self, records: Any, kinds: Kinds) -> P:
+    def plan(self, records: object, kinds: Kinds) -> P:
         """Return the plan for records of this schema."""
 
     def more(self, rows: RecordColumns) -> dict[str, Any]:
@@ -161,7 +161,7 @@ class BatchQuery(Generic[P]):
             hint = f'the columns are {VALUE}, {", ".join(COORDINATES)}; those of JSON objects are declared: columns={{"user": int}}'
         return TopologyError(f"sql() cannot run {self.query!r}: {reason}", hint=hint)
 
-    def run(self, run: Callable[[Any], T], records: Any) -> T:
+    def run(self, run: Callable[[Any], T], records: object) -> T:
         """Return the result of a statement's `table`, `columns` or `arrays`.
 
         Raises:
@@ -193,7 +193,7 @@ class _Plan:
 class _Sql(BatchQuery[_Plan]):
     """`StreamSql` in one task."""
 
-    def __init__(self, operator: StreamSql, database: Any) -> None:
+    def __init__(self, operator: StreamSql, database: object) -> None:
         super().__init__(operator, database, parsed(database, operator.query))
 
     def check(self) -> None:
@@ -221,7 +221,7 @@ class _Sql(BatchQuery[_Plan]):
             )
         select_of(tree)["select_list"] += items_of(self.database, ROW)
 
-    def plan(self, records: Any, kinds: Kinds) -> _Plan:
+    def plan(self, records: object, kinds: Kinds) -> _Plan:
         statement, names, types = self.statement(records, kinds)
         names, types = names[:-1], types[:-1]
         if names == [VALUE]:

@@ -35,7 +35,7 @@ class StreamSqlAggregate(StreamAggregate):
         forwards_on_flush(node, store, forward, self.send_old_values)
         columns, to_bytes, drop = MergedColumns(self.aggregator, store, node.record), store.serialize_key, node.drop
 
-        def enter(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        def enter(key: object, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None or value is None:
                 drop("null key or value")
             else:
@@ -109,7 +109,7 @@ class MergePartials:
         return row
 
 
-def _newer(old: Any, new: Any) -> Any:
+def _newer(old: object, new: object) -> Any:
     return new
 
 

@@ -103,7 +103,7 @@ class _Partials(BatchQuery[_Plan]):
 
     grouping: Grouping
 
-    def __init__(self, operator: StreamSqlPartials, database: Any) -> None:
+    def __init__(self, operator: StreamSqlPartials, database: object) -> None:
         self._columns = [name.lower() for name, _ in operator.fields] or [VALUE], operator.not_declared(COORDINATES)
         super().__init__(operator, database, parsed(database, operator.query))
 
@@ -128,7 +128,7 @@ class _Partials(BatchQuery[_Plan]):
             return numbers | {ORDER: rows.numbers()}
         return numbers | {ORDER: pa.compute.rank(pa.array(timestamps, pa.int64()), tiebreaker="first")}
 
-    def plan(self, records: Any, kinds: Kinds) -> _Plan:
+    def plan(self, records: object, kinds: Kinds) -> _Plan:
         statement, names, types = self.statement(records, kinds)
         grouping = self.grouping
         of_key = {key_name(number) for number in range(len(grouping.keys))}

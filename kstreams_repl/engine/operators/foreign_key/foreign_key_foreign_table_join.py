@@ -32,7 +32,7 @@ class ForeignTableJoin(Operator):
         foreign_key_topic = pseudo_topic(node.task.application_id, self.registration_topic, FOREIGN_KEY)
         foreign_key_to_bytes = node.task.key_serde(self.foreign_key_serde, foreign_key_topic).serialize
 
-        def notify_subscribers(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        def notify_subscribers(key: object, value: Any, timestamp: int, headers: Headers) -> None:
             if versioned and not value[2]:
                 drop("out of order in a versioned table")
                 return

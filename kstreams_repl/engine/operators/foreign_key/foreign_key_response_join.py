@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +10,7 @@ from kstreams_repl.engine.operators.operator import NodeContext, Operator, Proce
 from kstreams_repl.engine.operators.tables.value_getters import ValueGetter
 from kstreams_repl.engine.operators.user_functions import joiner_of_side
 from kstreams_repl.engine.serdes.foreign_key import VALUE_HASH, hash128, pseudo_topic
-from kstreams_repl.system.types import Headers
+from kstreams_repl.system.types import Headers, Joiner
 
 
 @dataclass(slots=True)
@@ -28,7 +27,7 @@ class ResponseJoin(Operator):
     """
 
     primary: ValueGetter
-    joiner: Callable[..., Any]
+    joiner: Joiner
     left_join: bool
     value_serde: Any = None
     with_key: bool = False
@@ -40,7 +39,7 @@ class ResponseJoin(Operator):
         value_to_bytes = node.task.value_serde(self.value_serde, value_topic).serialize
         joiner = joiner_of_side(self.joiner, with_key=self.with_key)
 
-        def join_response(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        def join_response(key: object, value: Any, timestamp: int, headers: Headers) -> None:
             digest, foreign_value = value[0], value[1]
             row = read(key)
             present = None if row is None else row[0]

@@ -29,7 +29,7 @@ class SubscriptionJoin(Operator):
     def build(self, node: NodeContext, forward: Process) -> Process:
         read = self.foreign.build(node)
 
-        def answer_subscription(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        def answer_subscription(key: object, value: Any, timestamp: int, headers: Headers) -> None:
             digest, instruction, primary_key, partition = value
             if instruction == DELETE_KEY_NO_PROPAGATE:
                 return

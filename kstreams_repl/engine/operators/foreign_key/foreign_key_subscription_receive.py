@@ -46,7 +46,7 @@ class SubscriptionReceive(Operator):
         foreign_key_to_bytes = task.key_serde(self.foreign_key_serde, foreign_key_topic).serialize
         primary_key_to_bytes = task.key_serde(self.key_serde, primary_key_topic).serialize
 
-        def receive_subscription(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        def receive_subscription(key: object, value: Any, timestamp: int, headers: Headers) -> None:
             instruction = value[1]
             if key is None:
                 if instruction != PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE:

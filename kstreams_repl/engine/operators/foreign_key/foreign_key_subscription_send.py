@@ -20,7 +20,7 @@ from kstreams_repl.engine.serdes.foreign_key import (
     hash128,
     pseudo_topic,
 )
-from kstreams_repl.system.types import Headers
+from kstreams_repl.system.types import Headers, ValueMapper
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class SubscriptionSend(Operator):
         registration_topic: where subscriptions are sent, without the application id.
     """
 
-    extractor: Callable[..., Any]
+    extractor: ValueMapper
     left_join: bool
     value_serde: Any = None
     key_serde: Any = None
@@ -60,10 +60,10 @@ class SubscriptionSend(Operator):
         extract = with_key_of(self.extractor, self.with_key)
         instruct = _left_instructions if self.left_join else _inner_instructions
 
-        def changed(old_key: Any, new_key: Any) -> bool:
+        def changed(old_key: object, new_key: object) -> bool:
             return bool(key_to_bytes(old_key) != key_to_bytes(new_key))
 
-        def send_subscriptions(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        def send_subscriptions(key: object, value: Any, timestamp: int, headers: Headers) -> None:
             new, old, is_latest = value
             if versioned and not is_latest:
                 drop("out of order in a versioned table")
@@ -87,7 +87,7 @@ class SubscriptionSend(Operator):
 Instructions = tuple[tuple[Any, int], ...]
 
 
-def _left_instructions(new: Any, old_key: Any, new_key: Any, changed: Callable[[Any, Any], bool]) -> Instructions:
+def _left_instructions(new: object, old_key: object, new_key: object, changed: Callable[[Any, Any], bool]) -> Instructions:
     """Return instructions that request a response for every change; a deletion subscribes to no key, only to get its response."""
     subscribe = (new_key, PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE)
     if old_key is not None and changed(old_key, new_key):
@@ -95,7 +95,7 @@ def _left_instructions(new: Any, old_key: Any, new_key: Any, changed: Callable[[
     return (subscribe,)
 
 
-def _inner_instructions(new: Any, old_key: Any, new_key: Any, changed: Callable[[Any, Any], bool]) -> Instructions:
+def _inner_instructions(new: object, old_key: object, new_key: object, changed: Callable[[Any, Any], bool]) -> Instructions:
     """Return instructions that request a null response only for rows that may have been joined before: the null deletes the result
     when the new key has no row."""
     if new_key is None:

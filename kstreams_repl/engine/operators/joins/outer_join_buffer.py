@@ -11,9 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from kstreams_repl.engine.operators.operator import Process
-from kstreams_repl.engine.operators.user_functions import Joiner
 from kstreams_repl.engine.stores.state_store import OuterJoinStore
-from kstreams_repl.system.types import Headers
+from kstreams_repl.system.types import Headers, Joiner
 
 _NOTHING = 2**63 - 1
 _UNKNOWN = -(2**63)
@@ -84,7 +83,7 @@ class ParkedRecords:
         if self._time.earliest == _NOTHING and next(self._store.all(), None) is not None:
             self._time.earliest = _UNKNOWN
 
-    def park(self, timestamp: int, left_side: bool, key: Any, value: Any) -> None:
+    def park(self, timestamp: int, left_side: bool, key: object, value: object) -> None:
         if timestamp < self._time.earliest:
             self._time.earliest = timestamp
         self._store.put(timestamp, left_side, key, value)

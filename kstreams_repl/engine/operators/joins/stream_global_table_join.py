@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from kstreams_repl.engine.operators.joins.stream_table_join import lookup_join
 from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.tables.value_getters import ValueGetter
 from kstreams_repl.engine.operators.user_functions import joiner_of_side
+from kstreams_repl.system.types import Joiner, KeyValueMapper
 
 
 @dataclass(slots=True)
@@ -30,8 +29,8 @@ class StreamGlobalTableJoin(Operator):
     word = "join"
 
     table: ValueGetter
-    key_mapper: Callable[[Any, Any], Any]
-    joiner: Callable[..., Any]
+    key_mapper: KeyValueMapper
+    joiner: Joiner
     left: bool = False
     with_key: bool = False
 

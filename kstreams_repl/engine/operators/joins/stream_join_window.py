@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
 from kstreams_repl.system.types import Headers
@@ -26,7 +26,7 @@ class StreamJoinWindow(Operator):
     def build(self, node: NodeContext, forward: Process) -> Process:
         put, record = node.store(self.store).put, node.record
 
-        def join_window(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        def join_window(key: object, value: object, timestamp: int, headers: Headers) -> None:
             forward(key, value, timestamp, headers)
             if key is not None:
                 record.timestamp, record.headers = timestamp, headers

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from kstreams_repl.engine.operators.aggregates.window_close import StreamTime
 from kstreams_repl.engine.operators.joins.outer_join_buffer import JoinTime, ParkedRecords
@@ -12,7 +10,7 @@ from kstreams_repl.engine.operators.kernel import kernel
 from kstreams_repl.engine.operators.lateness import Lateness
 from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.user_functions import joiner_of_side
-from kstreams_repl.system.types import Headers
+from kstreams_repl.system.types import Headers, Joiner
 
 
 @dataclass(slots=True)
@@ -50,7 +48,7 @@ class StreamStreamJoin(Operator):
     grace_ms: int
     close_before_ms: int
     close_after_ms: int
-    joiner: Callable[..., Any]
+    joiner: Joiner
     outer: bool
     outer_store: str | None
     time_tracker: str
@@ -86,7 +84,7 @@ class StreamStreamJoin(Operator):
             node.on_init(parked.resume)
             node.on_window_close(parked.emit_all)
 
-        def stream_stream_join(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        def stream_stream_join(key: object, value: object, timestamp: int, headers: Headers) -> None:
             if time is not None and timestamp > time.stream_time:
                 time.stream_time = timestamp
             if key is None or value is None:
@@ -145,7 +143,7 @@ class StreamStreamSelfJoin(Operator):
     before_ms: int
     after_ms: int
     grace_ms: int
-    joiner: Callable[..., Any]
+    joiner: Joiner
     with_key: bool = False
 
     @property
@@ -161,7 +159,7 @@ class StreamStreamSelfJoin(Operator):
         join = joiner_of_side(self.joiner, with_key=self.with_key)
         time = StreamTime(node, self.store)
 
-        def self_join(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        def self_join(key: object, value: object, timestamp: int, headers: Headers) -> None:
             with_itself = join(key, value, value)
             if timestamp > time.now:
                 time.now = timestamp

@@ -9,10 +9,10 @@ from typing import Any
 from kstreams_repl.engine.operators.kernel import inlined, kernel
 from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.tables.value_getters import StoreGetter, ValueGetter
-from kstreams_repl.engine.operators.user_functions import Joiner, joiner_of_side
+from kstreams_repl.engine.operators.user_functions import joiner_of_side
 from kstreams_repl.engine.processor.record_context import ContextSnapshot
 from kstreams_repl.system.errors import NullKeyError
-from kstreams_repl.system.types import Headers
+from kstreams_repl.system.types import Headers, Joiner
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class StreamTableJoin(Operator):
     word = "join"
 
     table: ValueGetter
-    joiner: Callable[..., Any]
+    joiner: Joiner
     left: bool = False
     with_key: bool = False
     grace_ms: int | None = None
@@ -59,7 +59,7 @@ class StreamTableJoin(Operator):
 
         node.remember(store, lambda: buffer.observed_time, resume)
 
-        def emit(key: Any, value: Any, context: ContextSnapshot) -> None:
+        def emit(key: object, value: object, context: ContextSnapshot) -> None:
             with record.replace(context):
                 join(key, value, context.timestamp, context.headers)
 
@@ -70,7 +70,7 @@ class StreamTableJoin(Operator):
 
         node.on_window_close(emit_all)
 
-        def stream_table_join_with_grace(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        def stream_table_join_with_grace(key: object, value: object, timestamp: int, headers: Headers) -> None:
             if key is None and value is not None and left:
                 raise NullKeyError(
                     f"{node.name}: a stream-table join with a grace period cannot buffer a record without a key",
@@ -91,7 +91,7 @@ class StreamTableJoin(Operator):
 
 
 @inlined
-def own_key(key: Any, value: Any) -> Any:
+def own_key(key: object, value: object) -> Any:
     """Return the record's own key."""
     return key
 
@@ -113,7 +113,7 @@ def lookup_join(
         return _join_entries(node, forward, store, join, left)
     get: Any = table.build_as_of(node) if as_of else table.build(node)
 
-    def stream_table_join(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+    def stream_table_join(key: object, value: object, timestamp: int, headers: Headers) -> None:
         mapped = key_of(key, value)
         if value is None or (mapped is None and not left):
             drop("null join key or value")
@@ -139,7 +139,7 @@ def _join_entries(node: NodeContext, forward: Process, store: Any, join: Joiner,
         row = refuse(None) if data is None else read(data)
         return None if row is None else row[0]
 
-    def stream_table_join(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+    def stream_table_join(key: object, value: object, timestamp: int, headers: Headers) -> None:
         if value is None or (key is None and not left):
             drop("null join key or value")
             return

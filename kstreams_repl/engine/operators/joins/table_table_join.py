@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -12,7 +11,7 @@ from kstreams_repl.engine.operators.operator import NodeContext, Operator, Proce
 from kstreams_repl.engine.operators.tables.tuple_forwarder import derived_table
 from kstreams_repl.engine.operators.tables.value_getters import ValueGetter
 from kstreams_repl.engine.operators.user_functions import joiner_of_side
-from kstreams_repl.system.types import Headers
+from kstreams_repl.system.types import Headers, Joiner
 
 
 class TableJoinKind(StrEnum):
@@ -45,7 +44,7 @@ class TableTableJoin(Operator):
 
     kind: TableJoinKind
     other: ValueGetter
-    joiner: Callable[..., Any]
+    joiner: Joiner
     this_is_right: bool = False
     with_key: bool = False
     send_old_values: bool = False
@@ -57,7 +56,7 @@ class TableTableJoin(Operator):
         needs_other = self.kind in (TableJoinKind.INNER, TableJoinKind.RIGHT)
 
         @inlined
-        def joined(key: Any, this: Any, other: Any) -> Any:
+        def joined(key: Any, this: object, other: Any) -> Any:
             return None if this is None and (needs_this or other is None) else join(key, this, other)
 
         def join_tables(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -108,5 +107,5 @@ class TableTableJoinMerger(Operator):
 
 
 @inlined
-def _same(key: Any, value: Any) -> Any:
+def _same(key: object, value: object) -> Any:
     return value

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
-from kstreams_repl.system.types import Headers
+from kstreams_repl.system.types import Headers, Predicate
 
 
 @dataclass(slots=True)
@@ -26,7 +25,7 @@ class StreamBranch(Operator):
 
     hands_on: ClassVar[bool] = True
 
-    predicates: list[Callable[[Any, Any], Any]]
+    predicates: list[Predicate]
     child_names: list[str]
 
     def build(self, node: NodeContext, forward: Process) -> Process:
@@ -34,7 +33,7 @@ class StreamBranch(Operator):
         tests = tuple(zip(self.predicates, children, strict=False))
         default = children[len(self.predicates)] if len(children) > len(self.predicates) else None
 
-        def branch(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        def branch(key: object, value: object, timestamp: int, headers: Headers) -> None:
             for predicate, child in tests:
                 if predicate(key, value):
                     child(key, value, timestamp, headers)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from kstreams_repl.engine.operators.kernel import kernel
 from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
-from kstreams_repl.system.types import Headers
+from kstreams_repl.system.types import Headers, Predicate
 
 
 @dataclass(slots=True)
@@ -24,13 +22,13 @@ class StreamFilter(Operator):
 
     word = "filter"
 
-    predicate: Callable[[Any, Any], Any]
+    predicate: Predicate
     negate: bool = False
 
     def build(self, node: NodeContext, forward: Process) -> Process:
         predicate, negate = self.predicate, self.negate
 
-        def filter_(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        def filter_(key: object, value: object, timestamp: int, headers: Headers) -> None:
             if not predicate(key, value) if negate else predicate(key, value):
                 forward(key, value, timestamp, headers)
 

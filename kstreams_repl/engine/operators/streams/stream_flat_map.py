@@ -25,7 +25,7 @@ class StreamFlatMap(Operator):
     def build(self, node: NodeContext, forward: Process) -> Process:
         mapper = self.mapper
 
-        def flat_map(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        def flat_map(key: object, value: object, timestamp: int, headers: Headers) -> None:
             for new_key, new_value in mapper(key, value):
                 forward(new_key, new_value, timestamp, headers)
 

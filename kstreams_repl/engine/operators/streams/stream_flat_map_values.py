@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.engine.operators.kernel import kernel
 from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.user_functions import with_key_of
-from kstreams_repl.system.types import Headers
+from kstreams_repl.system.types import Headers, ValueMapper
 
 
 @dataclass(slots=True)
@@ -23,7 +22,7 @@ class StreamFlatMapValues(Operator):
 
     word = "flat_map"
 
-    mapper: Callable[..., Any]
+    mapper: ValueMapper
     with_key: bool = False
 
     def build(self, node: NodeContext, forward: Process) -> Process:

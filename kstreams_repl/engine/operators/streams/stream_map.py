@@ -26,7 +26,7 @@ class StreamMap(Operator):
     def build(self, node: NodeContext, forward: Process) -> Process:
         mapper = self.mapper
 
-        def map_(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        def map_(key: object, value: object, timestamp: int, headers: Headers) -> None:
             new_key, new_value = mapper(key, value)
             forward(new_key, new_value, timestamp, headers)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from kstreams_repl.engine.operators.kernel import kernel
 from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.user_functions import with_key_of
-from kstreams_repl.system.types import Headers
+from kstreams_repl.system.types import Headers, ValueMapper
 
 
 @dataclass(slots=True)
@@ -23,13 +22,13 @@ class StreamMapValues(Operator):
 
     one_to_one: ClassVar[bool] = True
 
-    mapper: Callable[..., Any]
+    mapper: ValueMapper
     with_key: bool = False
 
     def build(self, node: NodeContext, forward: Process) -> Process:
         mapper = with_key_of(self.mapper, self.with_key)
 
-        def map_values(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        def map_values(key: object, value: object, timestamp: int, headers: Headers) -> None:
             forward(key, mapper(key, value), timestamp, headers)
 
         return kernel(node, map_values, calls={"mapper"})

@@ -23,13 +23,13 @@ class StreamPeek(Operator):
 
     one_to_one: ClassVar[bool] = True
 
-    action: Callable[[Any, Any], Any]
+    action: Callable[[Any, Any], object]
     forward_down: bool = True
 
     def build(self, node: NodeContext, forward: Process) -> Process:
         action, forward_down = self.action, self.forward_down
 
-        def peek(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        def peek(key: object, value: object, timestamp: int, headers: Headers) -> None:
             action(key, value)
             if forward_down:
                 forward(key, value, timestamp, headers)
@@ -65,7 +65,7 @@ class StreamPrint(Operator):
         if out is not None:
             node.on_close(out.close)
 
-        def print_(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        def print_(key: object, value: object, timestamp: int, headers: Headers) -> None:
             text = f"{key}, {value}" if mapper is None else mapper(key, value)
             print(f"[{label}]: {text}", file=out, flush=out is not None)
 

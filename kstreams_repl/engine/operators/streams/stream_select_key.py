@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from kstreams_repl.engine.operators.kernel import kernel
 from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
-from kstreams_repl.system.types import Headers
+from kstreams_repl.system.types import Headers, KeyValueMapper
 
 
 @dataclass(slots=True)
@@ -21,12 +20,12 @@ class StreamSelectKey(Operator):
 
     one_to_one: ClassVar[bool] = True
 
-    selector: Callable[[Any, Any], Any]
+    selector: KeyValueMapper
 
     def build(self, node: NodeContext, forward: Process) -> Process:
         selector = self.selector
 
-        def select_key(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        def select_key(key: object, value: object, timestamp: int, headers: Headers) -> None:
             forward(selector(key, value), value, timestamp, headers)
 
         return kernel(node, select_key, calls={"selector"})

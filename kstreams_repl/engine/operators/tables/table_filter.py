@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.engine.operators.kernel import inlined
 from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.tables.tuple_forwarder import derived_table
+from kstreams_repl.system.types import Predicate
 
 
 @dataclass(slots=True)
@@ -29,7 +29,7 @@ class TableFilter(Operator):
 
     word = "filter"
 
-    predicate: Callable[[Any, Any], Any]
+    predicate: Predicate
     negate: bool = False
     store: str | None = None
     send_old_values: bool = False
@@ -40,7 +40,7 @@ class TableFilter(Operator):
         predicate, negate = self.predicate, self.negate
 
         @inlined
-        def kept(key: Any, value: Any) -> Any:
+        def kept(key: object, value: object) -> Any:
             return None if value is None or bool(predicate(key, value)) is negate else value
 
         return derived_table(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +9,7 @@ from kstreams_repl.engine.operators.kernel import inlined
 from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.tables.tuple_forwarder import derived_table
 from kstreams_repl.engine.operators.user_functions import with_key_of
+from kstreams_repl.system.types import ValueMapper
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class TableMapValues(Operator):
         store_versioned: `store` is a versioned one.
     """
 
-    mapper: Callable[..., Any]
+    mapper: ValueMapper
     with_key: bool = False
     store: str | None = None
     send_old_values: bool = False
@@ -37,7 +37,7 @@ class TableMapValues(Operator):
         mapper = with_key_of(self.mapper, self.with_key)
 
         @inlined
-        def mapped(key: Any, value: Any) -> Any:
+        def mapped(key: object, value: object) -> Any:
             return None if value is None else mapper(key, value)
 
         return derived_table(

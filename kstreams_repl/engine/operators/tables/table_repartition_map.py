@@ -33,7 +33,7 @@ class TableRepartitionMap(Operator):
         mapper, versioned, name = self.mapper, self.versioned, node.name
         same = _same_as_written(node.task.key_serde(self.key_serde).serialize)
 
-        def repartition(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        def repartition(key: object, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None:
                 raise KStreamsError(f"{name} regroups a table row without a key", hint="filter out null keys upstream", node=name)
             new, old, is_latest = value
@@ -61,7 +61,7 @@ class TableRepartitionMap(Operator):
 def _same_as_written(to_bytes: Callable[[Any], Any]) -> Callable[[Any, Any], bool]:
     """Return whether two keys are equal when serialized: Python's `==` also equates 1, 1.0 and True, at any depth, and 0.0 and -0.0."""
 
-    def same(old: Any, new: Any) -> bool:
+    def same(old: object, new: object) -> bool:
         kind = type(old)
         if kind is not type(new):
             return False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from kstreams_repl.engine.operators.kernel import kernel
 from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
@@ -32,14 +31,14 @@ class TableSource(Operator):
         send_old = self.send_old_values
         if self.store is None:
 
-            def source(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            def source(key: object, value: object, timestamp: int, headers: Headers) -> None:
                 forward(key, (value, None, True), timestamp, headers)
 
             return kernel(node, source, null="key")
         keep = keeper(node, self.store, forward, send_old_values=send_old, versioned=self.versioned)
         old = old_value(node.store(self.store))
 
-        def source_stored(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        def source_stored(key: object, value: object, timestamp: int, headers: Headers) -> None:
             keep(key, value, old(key) if send_old else None, timestamp, headers)
 
         return kernel(node, source_stored, null="key")

@@ -48,7 +48,7 @@ class TableSuppress(Operator):
         bounded = self.max_records is not None or self.max_bytes is not None
         time = StreamTime(node, self.store)
 
-        def emit(key: Any, new: Any, old: Any, context: ContextSnapshot) -> None:
+        def emit(key: Any, new: object, old: object, context: ContextSnapshot) -> None:
             if new is not None or not drop_tombstones:
                 with record.replace(context):
                     forward(key, (new, old, True), context.timestamp, context.headers)
@@ -72,7 +72,7 @@ class TableSuppress(Operator):
         node.on_window_close(emit_all)
         return suppress
 
-    def _enforce_bounds(self, name: str, buffer: Any, emit: Any) -> None:
+    def _enforce_bounds(self, name: str, buffer: Any, emit: object) -> None:
         most = _UNBOUNDED if self.max_records is None else self.max_records
         most_bytes = _UNBOUNDED if self.max_bytes is None else self.max_bytes
         while buffer.record_count() > most or buffer.byte_size() > most_bytes:

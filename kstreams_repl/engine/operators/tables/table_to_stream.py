@@ -19,7 +19,7 @@ class TableToStream(Operator):
     carries_rows: ClassVar[bool] = True
 
     def build(self, node: NodeContext, forward: Process) -> Process:
-        def to_stream(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        def to_stream(key: object, value: Any, timestamp: int, headers: Headers) -> None:
             forward(key, value[0], timestamp, headers)
 
         return kernel(node, to_stream)

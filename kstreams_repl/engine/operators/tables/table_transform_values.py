@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.tables.transformer_context import start_transformer
 from kstreams_repl.engine.operators.tables.tuple_forwarder import derived_table
 from kstreams_repl.engine.operators.tables.value_getters import ValueGetter
+from kstreams_repl.system.types import ProcessorSupplier
 
 
 @dataclass(slots=True)
@@ -28,7 +27,7 @@ class TableTransformValues(Operator):
         store_versioned: `store` is a versioned one.
     """
 
-    supplier: Callable[[], Any]
+    supplier: ProcessorSupplier
     parent: ValueGetter | None = None
     stores: tuple[str, ...] = ()
     store: str | None = None

@@ -9,7 +9,7 @@ from kstreams_repl.engine.operators.processor_api import NodeProcessorContext, f
 from kstreams_repl.system.errors import CallError
 
 
-def _nothing(key: Any, value: Any, timestamp: int, headers: Any) -> None:
+def _nothing(key: object, value: object, timestamp: int, headers: object) -> None:
     """Ignore a record; never called, because `TransformerContext.forward` raises first."""
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from kstreams_repl.engine.operators.kernel import inlined, kernel
 from kstreams_repl.engine.operators.operator import NodeContext, Process
 from kstreams_repl.engine.stores.state_store import NOT_PUT
-from kstreams_repl.system.types import Headers
+from kstreams_repl.system.types import Headers, Initializer, KeyValueMapper, UserFunction
 
 _UNCHANGEABLE = frozenset({int, float, str, bytes, bool, type(None)})
 
@@ -24,7 +24,7 @@ Keep = Callable[[Any, Any, Any, int, Headers], None]
 def forwards_on_flush(node: NodeContext, store: Any, forward: Process, send_old_values: bool) -> bool:
     """Make a cached store forward `(new, old, True)` when entries are flushed. Return False if it is not cached: forward directly."""
 
-    def entry_left(key: Any, new: Any, old: Any, timestamp: int, headers: Headers) -> None:
+    def entry_left(key: object, new: object, old: object, timestamp: int, headers: Headers) -> None:
         forward(key, (new, old, True), timestamp, headers)
 
     cached = bool(store.set_flush_listener(entry_left, send_old_values))
@@ -45,14 +45,14 @@ def old_value(store: Any) -> Callable[[Any], Any]:
     """Return key -> the current row's value, or None. Works for timestamped and versioned stores: a row begins with its value."""
     get = store.get
 
-    def old(key: Any) -> Any:
+    def old(key: object) -> Any:
         row = get(key)
         return None if row is None else row[0]
 
     return old
 
 
-def as_stored(read: Callable[..., Any], first: Callable[[], Any]) -> Callable[..., Any]:
+def as_stored(read: UserFunction, first: Initializer) -> UserFunction:
     """Return (old, *where) -> the old value as it is stored. An aggregator may have modified the object it was given
     (`aggregate.append(value)`), which would make the forwarded old value equal to the new one.
 
@@ -61,7 +61,7 @@ def as_stored(read: Callable[..., Any], first: Callable[[], Any]) -> Callable[..
         first: returns the value that stands for a missing row.
     """
 
-    def stored(old: Any, *where: Any) -> Any:
+    def stored(old: object, *where: Any) -> Any:
         if type(old) in _UNCHANGEABLE:
             return old
         row = read(*where)
@@ -78,7 +78,7 @@ def deleter(node: NodeContext, put: Callable[[Any, Any], None]) -> Callable[[Any
     """
     context = node.record
 
-    def delete(key: Any, timestamp: int, headers: Headers) -> None:
+    def delete(key: object, timestamp: int, headers: Headers) -> None:
         kept_timestamp, kept_headers = context.timestamp, context.headers
         context.timestamp, context.headers = timestamp, headers
         put(key, None)
@@ -95,7 +95,7 @@ def keeper(
     send_old_values: bool,
     versioned: bool,
     own_time: bool = False,
-    first: Callable[[], Any] | None = None,
+    first: Initializer | None = None,
 ) -> Keep:
     """Return the function that puts a table's result into its store. The caller passes `old` None if old values are not sent.
 
@@ -108,7 +108,7 @@ def keeper(
     stored = as_stored(store.get, first) if first is not None and send_old_values and not on_flush else None
 
     @inlined
-    def keep(key: Any, new: Any, old: Any, timestamp: int, headers: Headers) -> None:
+    def keep(key: object, new: object, old: object, timestamp: int, headers: Headers) -> None:
         if stored is not None:
             old = stored(old, key)
         if versioned:
@@ -131,7 +131,7 @@ def keeper(
 def derived_table(
     node: NodeContext,
     forward: Process,
-    change: Callable[[Any, Any], Any],
+    change: KeyValueMapper,
     *,
     store: str | None,
     send_old_values: bool,

@@ -16,6 +16,7 @@ from kstreams_repl.engine.operators.operator import NodeContext
 from kstreams_repl.engine.operators.tables.transformer_context import start_transformer
 from kstreams_repl.engine.operators.user_functions import joiner_of_side, with_key_of
 from kstreams_repl.system.errors import TopologyError
+from kstreams_repl.system.types import Joiner, Predicate, ProcessorSupplier, ValueMapper
 
 Get = Callable[[Any], tuple[Any, int] | None]
 """key -> (value, timestamp), or None if there is no row. The value of a row is never None."""
@@ -82,7 +83,7 @@ class StoreGetter(ValueGetter):
         if self.kind is StoreKindRead.KEY_VALUE:
             to_bytes, read, refuse = store.serialize_key, store.get_raw, store.get
 
-            def get_row(key: Any) -> tuple[Any, int] | None:
+            def get_row(key: object) -> tuple[Any, int] | None:
                 data = to_bytes(key)
                 return read(data) if data is not None else refuse(key)  # type: ignore[no-any-return]
 
@@ -137,7 +138,7 @@ class DerivedGetter(ValueGetter):
 class FilterGetter(DerivedGetter):
     """None unless the predicate is true. Keeps the timestamp."""
 
-    predicate: Callable[[Any, Any], Any]
+    predicate: Predicate
     negate: bool = False
 
     def build_derive(self, node: NodeContext) -> Callable[[Any, Row], Row]:
@@ -149,13 +150,13 @@ class FilterGetter(DerivedGetter):
 class MapValuesGetter(DerivedGetter):
     """Maps the row's value (not called for a None value). Keeps the timestamp."""
 
-    mapper: Callable[..., Any]
+    mapper: ValueMapper
     with_key: bool = False
 
     def build_derive(self, node: NodeContext) -> Callable[[Any, Row], Row]:
         mapper = with_key_of(self.mapper, self.with_key)
 
-        def mapped(key: Any, row: Row) -> Row:
+        def mapped(key: object, row: Row) -> Row:
             if row is None:
                 return None
             value = mapper(key, row[0])
@@ -168,7 +169,7 @@ class MapValuesGetter(DerivedGetter):
 class TransformValuesGetter(DerivedGetter):
     """Transforms the row with a transformer of its own, under the record context of that row (its timestamp)."""
 
-    supplier: Callable[[], Any]
+    supplier: ProcessorSupplier
     transformer_stores: tuple[str, ...] = ()
 
     def stores(self) -> tuple[str, ...]:
@@ -177,7 +178,7 @@ class TransformValuesGetter(DerivedGetter):
     def build_derive(self, node: NodeContext) -> Callable[[Any, Row], Row]:
         transform, record = start_transformer(node, self.supplier).transform, node.record
 
-        def transformed(key: Any, row: Row) -> Row:
+        def transformed(key: object, row: Row) -> Row:
             old, timestamp = (None, UNKNOWN_TIMESTAMP) if row is None else (row[0], row[1])
             with record.replace(record.snapshot()._replace(topic=None, partition=-1, offset=-1, timestamp=timestamp, headers=[])):
                 value = transform(key, old)
@@ -199,7 +200,7 @@ class JoinGetter(ValueGetter):
     kind: str
     left: ValueGetter
     right: ValueGetter
-    joiner: Callable[..., Any]
+    joiner: Joiner
     with_key: bool = False
 
     def stores(self) -> tuple[str, ...]:
@@ -210,7 +211,7 @@ class JoinGetter(ValueGetter):
         join = joiner_of_side(self.joiner, with_key=self.with_key)
         needs_left, needs_right = kind in ("inner", "left"), kind in ("inner", "right")
 
-        def get_joined(key: Any) -> tuple[Any, int] | None:
+        def get_joined(key: object) -> tuple[Any, int] | None:
             one = left(key)
             if one is None and needs_left:
                 return None
@@ -238,7 +239,7 @@ class SuppressGetter(ValueGetter):
     def build(self, node: NodeContext) -> Get:
         prior_value, read = node.store(self.store).prior_value, self.parent.build(node)
 
-        def get_shown(key: Any) -> tuple[Any, int] | None:
+        def get_shown(key: object) -> tuple[Any, int] | None:
             prior = prior_value(key)
             if prior is None:
                 return read(key)

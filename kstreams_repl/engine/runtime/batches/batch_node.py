@@ -96,7 +96,7 @@ class BatchNode:
 
     # ---- records one by one
 
-    def enter(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+    def enter(self, key: object, value: object, timestamp: int, headers: Headers) -> None:
         """Take one record in: the node's entry."""
         record, waiting, node = self._node.record, self._waiting, self.name
         waiting.append(
@@ -197,9 +197,9 @@ class BatchNode:
         outlet = None if keys.base_key_suffix or self._rekeys else self._node.outlet(keys, serdes.json)
 
         def run(
-            all_keys: Sequence[Any],
-            all_values: Sequence[Any],
-            all_data: Any,
+            all_keys: Sequence[object],
+            all_values: Sequence[object],
+            all_data: object,
             timestamps: Sequence[int],
             offsets: Sequence[int],
             all_headers: Any,
@@ -332,6 +332,6 @@ def _columns_of(waiting: Sequence[BatchedRecord]) -> RecordColumns:
     )
 
 
-def _picked(column: Sequence[Any], rows: Sequence[int]) -> Sequence[Any]:
+def _picked(column: Sequence[object], rows: Sequence[int]) -> Sequence[Any]:
     """Return the column's entries of these rows."""
     return column if isinstance(rows, range) else [column[row] for row in rows]

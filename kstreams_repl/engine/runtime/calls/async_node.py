@@ -92,7 +92,7 @@ class AsyncNode:
 
     # ---- records come in
 
-    def enter(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+    def enter(self, key: object, value: object, timestamp: int, headers: Headers) -> None:
         """Take one record in: the node's entry."""
         record = self._record
         context = record.snapshot()
@@ -150,7 +150,7 @@ class AsyncNode:
             self._lanes[call.lane] = deque()
         self._start(call)
 
-    def _lane(self, key: Any) -> Any:
+    def _lane(self, key: object) -> Any:
         try:
             hash(key)
         except TypeError:
@@ -161,7 +161,7 @@ class AsyncNode:
         assert self._caller is not None
         self._caller.submit(call, self._arrive)
 
-    def _arrive(self, call: Call, result: Any, error: BaseException | None) -> None:
+    def _arrive(self, call: Call, result: object, error: BaseException | None) -> None:
         self._arrived.append((self, call, own_copy(result, node=self.name), error))
 
     def effects_of(self, call: Call) -> CallEffects:
@@ -173,7 +173,7 @@ class AsyncNode:
 
     # ---- results leave
 
-    def finished(self, call: Call, result: Any, error: BaseException | None) -> int:
+    def finished(self, call: Call, result: object, error: BaseException | None) -> int:
         """Take a result; replay what may leave now, each with the record context of its source record, and return how many calls left."""
         if call.done or self.entries.get(call.seq) is not call:
             return 0

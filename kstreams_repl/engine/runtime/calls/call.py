@@ -31,7 +31,7 @@ class Call:
     )  # fmt: skip
 
     def __init__(
-        self, node: Any, seq: int, key: Any, value: Any, timestamp: int, headers: Headers, at: ContextSnapshot,
+        self, node: Any, seq: int, key: object, value: object, timestamp: int, headers: Headers, at: ContextSnapshot,
         raw_key: bytes | None, raw_value: bytes | None, index: int,
     ) -> None:  # fmt: skip
         self.node, self.seq, self.timestamp, self.headers = node, seq, timestamp, headers
@@ -91,5 +91,5 @@ class CallRunner(Protocol):
 
     log: Any
 
-    def caller(self, node: str, operator: StreamAsync, task: Any) -> Caller:
+    def caller(self, node: str, operator: StreamAsync, task: object) -> Caller:
         """Return the caller for a node of a task; the function's resources are opened once per runner."""

@@ -95,7 +95,7 @@ class CallStore:
     ) -> None:
         self._store, self._written, self._effects, self._ask = store, written, effects, ask
 
-    def get(self, key: Any) -> Any:
+    def get(self, key: object) -> Any:
         """Return a key's value, as this call has left it."""
         if key in self._written:
             value = own_copy(self._written[key])
@@ -116,7 +116,7 @@ class CallStore:
         for key, value in entries:
             self.put(key, value)
 
-    def delete(self, key: Any) -> None:
+    def delete(self, key: object) -> None:
         """Delete a key when the call has ended. Unlike a store's own `delete` it returns nothing."""
         self._written[key] = None
         self._effects.append(lambda: self._store.delete(key))
@@ -134,7 +134,7 @@ class CallStore:
         if not callable(method):
             return method
 
-        def read(*arguments: Any, **more: Any) -> Any:
+        def read(*arguments: Any, **more: object) -> Any:
             if self._written:
                 raise InvalidStateStoreError(
                     f"{name}() of store {self._store.name!r} does not see what this call has written",

@@ -173,6 +173,6 @@ def _offset_of(key: bytes) -> int:
     return offset
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:80]}…"

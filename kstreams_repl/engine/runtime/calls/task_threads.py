@@ -92,7 +92,7 @@ class _ParallelNode:
         self._most = owner.threads * AHEAD
         self._running: deque[tuple[Any, Any, Any, int, Running]] = deque()
 
-    def enter(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+    def enter(self, key: object, value: object, timestamp: int, headers: Headers) -> None:
         """Start a record's function: the node's entry."""
         record = self._node.record
         process = self._process
@@ -147,6 +147,6 @@ class _Done:
         return self._result
 
 
-def _keep(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+def _keep(key: object, value: object, timestamp: int, headers: Headers) -> None:
     """Keep what a function forwards until the task's thread takes it."""
     _FORWARDED.get().append((key, value, timestamp, headers))

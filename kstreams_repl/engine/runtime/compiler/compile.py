@@ -122,7 +122,7 @@ class TaskNode:
         assert counter is not None, f"{self.name} forwards rows of a store"
 
         def forward_rows(
-            keys: Sequence[Any], values: Sequence[Any], timestamps: Sequence[int], headers: Sequence[Headers], entries: Sequence[Any]
+            keys: Sequence[object], values: Sequence[object], timestamps: Sequence[int], headers: Sequence[Headers], entries: Sequence[Any]
         ) -> bool:
             if watched():
                 return False
@@ -190,21 +190,21 @@ def fuse(entries: Sequence[Process]) -> Process:
     if len(entries) == 2:
         first, second = entries
 
-        def both(key: Any, value: Any, timestamp: int, headers: Any) -> None:
+        def both(key: object, value: object, timestamp: int, headers: Any) -> None:
             first(key, value, timestamp, headers)
             second(key, value, timestamp, headers)
 
         return both
     every = tuple(entries)
 
-    def all_children(key: Any, value: Any, timestamp: int, headers: Any) -> None:
+    def all_children(key: object, value: object, timestamp: int, headers: Any) -> None:
         for entry in every:
             entry(key, value, timestamp, headers)
 
     return all_children
 
 
-def _nowhere(key: Any, value: Any, timestamp: int, headers: Any) -> None:
+def _nowhere(key: object, value: object, timestamp: int, headers: object) -> None:
     """Ignore a record: the `forward` of a node without children."""
 
 
@@ -299,7 +299,7 @@ def _above_what_touches_headers(nodes: Mapping[str, Node], children: Mapping[str
 def _with_own_headers(forward: Process) -> Process:
     """Return `forward` with a copy of the headers: headers added downstream must not appear in the record of the node that made it."""
 
-    def forward_with_own_headers(key: Any, value: Any, timestamp: int, headers: Any) -> None:
+    def forward_with_own_headers(key: object, value: object, timestamp: int, headers: Any) -> None:
         forward(key, value, timestamp, list(headers))
 
     return forward_with_own_headers

@@ -29,7 +29,7 @@ def traced(trace: Trace, node: str, entry: Process, record: RecordContext, work:
     """
     note = trace.at
 
-    def entry_with_location(key: Any, value: Any, timestamp: int, headers: Any) -> None:
+    def entry_with_location(key: object, value: object, timestamp: int, headers: Any) -> None:
         [caller] = work
         work[0] = node
         note(node, record.topic, record.partition, record.offset)

@@ -5,7 +5,7 @@ A `Meter` wraps nodes, stores and senders *while they are built*; without one th
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from kstreams_repl.engine.operators.operator import Process
 from kstreams_repl.engine.runtime.nodes.collector import RecordCollector
@@ -16,7 +16,7 @@ from kstreams_repl.engine.topology.store_builder import StoreBuilder
 class Meter(Protocol):
     """Measures one task (`host.instance.tasks.task_instrumentation`)."""
 
-    def bind(self, services: Any) -> None:
+    def bind(self, services: object) -> None:
         """Set the task's services (record context, clocks); called before anything is built."""
 
     def entry(self, node: Node, entry: Process, *, terminal: bool) -> Process:
@@ -25,7 +25,7 @@ class Meter(Protocol):
     def output(self, node: Node, forward: Process) -> Process:
         """Return the node's forward function, wrapped to count records where that is meaningful, otherwise `forward` itself."""
 
-    def store(self, builder: StoreBuilder, store: Any) -> None:
+    def store(self, builder: StoreBuilder, store: object) -> None:
         """Count and time the store's calls, by changing it in place before any node gets it."""
 
     def collector(self, collector: RecordCollector) -> RecordCollector:

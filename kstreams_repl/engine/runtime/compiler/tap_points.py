@@ -20,11 +20,11 @@ from kstreams_repl.engine.topology.nodes import Node, ProcessorNode
 class Observer(Protocol):
     """Sees what one node puts out (a sink: what it takes in). Must copy what it keeps: nodes downstream may modify values in place."""
 
-    def record(self, key: Any, value: Any, timestamp: int, headers: Any) -> None:
+    def record(self, key: object, value: object, timestamp: int, headers: object) -> None:
         """Observe one record before the children get it."""
 
     def rows(
-        self, keys: Sequence[Any], values: Sequence[Any], timestamps: Sequence[int], headers: Sequence[Any] | None
+        self, keys: Sequence[object], values: Sequence[object], timestamps: Sequence[int], headers: Sequence[object] | None
     ) -> None:
         """Observe serialized rows of a cached store on their way to a topic, in columns; headers None when no row has any."""
 
@@ -87,7 +87,7 @@ class TapPoints:
         """Return whether any edge is observed now."""
         return any(point.observed for point in self._points)
 
-    def rows(self, outlet: Any, nodes: Sequence[str]) -> None:
+    def rows(self, outlet: object, nodes: Sequence[str]) -> None:
         """Register the outlet by which rows of a cached store pass these nodes in columns."""
         self._note(TapPoint(outlet, rows=True), nodes)
 

@@ -12,7 +12,6 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 from kstreams_repl.engine.kafka_streams_keys import handler_word
 from kstreams_repl.engine.topology.user_lines import user_line
@@ -47,7 +46,7 @@ Handler = Callable[[ErrorContext, Exception], Response]
 
 
 
-def resolve(setting: Any, key: str) -> Handler | None:
+def resolve(setting: object, key: str) -> Handler | None:
     """Return the handler of a setting; None for the default "fail", which costs nothing per record."""
     word = handler_word(setting)
     if word is None or word == "fail":
@@ -55,7 +54,7 @@ def resolve(setting: Any, key: str) -> Handler | None:
     if word == "continue":
         return _continue
     if callable(setting):
-        return setting  # type: ignore[no-any-return]
+        return setting
     raise ConfigError(
         f"{key} = {setting!r} cannot be used", hint="set it to 'fail', 'continue' or a callable (context, error) -> Response", key=key
     )

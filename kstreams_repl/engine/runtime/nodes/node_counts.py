@@ -141,7 +141,7 @@ class TaskCounts:
 
 
 def _counting(counter: Counter, forward: Process) -> Process:
-    def counted(key: Any, value: Any, timestamp: int, headers: Any) -> None:
+    def counted(key: object, value: object, timestamp: int, headers: Any) -> None:
         counter[0] += 1
         forward(key, value, timestamp, headers)
 

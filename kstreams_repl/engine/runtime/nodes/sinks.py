@@ -107,7 +107,7 @@ def build_table_sink(name: str, table: TableFiles, context: NodeContext, service
     """Return the entry of a sink that writes a table. A record with the value None is dropped."""
     site, drop = SinkSite(name, services), context.drop
 
-    def misfit(key: Any, value: Any, context: ErrorContext | None, cause: Exception) -> None:
+    def misfit(key: object, value: object, context: ErrorContext | None, cause: Exception) -> None:
         if context is not None and site.decide(context, cause) is Response.CONTINUE:
             site.give_up(context, cause, "misfit")
             return
@@ -126,7 +126,7 @@ def build_table_sink(name: str, table: TableFiles, context: NodeContext, service
     services.tables[name] = rows
     append, takes_key = rows.append, table.key_column is not None
 
-    def table_sink(key: Any, value: Any, timestamp: int, headers: Any) -> None:
+    def table_sink(key: object, value: object, timestamp: int, headers: object) -> None:
         if value is None:
             drop("null-value")
         else:
@@ -135,7 +135,7 @@ def build_table_sink(name: str, table: TableFiles, context: NodeContext, service
     return kernel(context, table_sink, quick=() if services.by_record else {"append"})
 
 
-def _shown(item: Any) -> str:
+def _shown(item: object) -> str:
     text = repr(item)
     return text if len(text) <= 200 else f"{text[:200]}…"
 
@@ -242,10 +242,10 @@ def _partitions(chosen: Any) -> Sequence[int]:
     raise ValueError(f"expected a partition, a set of partitions or None from the partitioner, got {chosen!r}")
 
 
-def _refusal(node: SinkNode, services: TaskServices, key_serde: Any, value_serde: Any, site: SinkSite) -> Refuse:
+def _refusal(node: SinkNode, services: TaskServices, key_serde: object, value_serde: object, site: SinkSite) -> Refuse:
     """Return a function that calls the production handler for a record that cannot be written; without one, or on FAIL, it raises."""
 
-    def refuse(key: Any, value: Any, cause: Exception) -> None:
+    def refuse(key: object, value: object, cause: Exception) -> None:
         if isinstance(cause, SchemaRegistryError):
             raise cause
         record, context = services.record, site.context()
@@ -273,7 +273,7 @@ def _refusal(node: SinkNode, services: TaskServices, key_serde: Any, value_serde
 _FITTING = {str: "string", int: "long", float: "double", bytes: "bytes"}
 
 
-def _fails(serde: Any, item: Any) -> bool:
+def _fails(serde: Any, item: object) -> bool:
     try:
         serde.serialize(item)
     except Exception:

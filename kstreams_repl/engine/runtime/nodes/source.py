@@ -73,7 +73,7 @@ class CompiledSource:
         self.extract: Extract | None = None if extractor is None else self._extract
         self.no_headers = services.no_headers if extractor is None and handler is None else None
 
-    def _extract(self, queue: RecordQueue, key: Any, value: Any, timestamp: int, offset: int, headers: Headers) -> int:
+    def _extract(self, queue: RecordQueue, key: object, value: object, timestamp: int, offset: int, headers: Headers) -> int:
         record = ConsumedRecord(queue.topic, queue.partition.partition, offset, timestamp, key, value, headers)
         try:
             extracted: Any = self._extractor(record, queue.partition_time)

@@ -278,7 +278,7 @@ class RecordQueue:
         self.has_head = False
 
     def _set_head(
-        self, key: Any, value: Any, ts: int, offset: int, headers: Headers, raw_key: bytes | None, raw_value: bytes | None
+        self, key: object, value: object, ts: int, offset: int, headers: Headers, raw_key: bytes | None, raw_value: bytes | None
     ) -> None:
         self.head_key, self.head_value, self.head_ts, self.head_offset, self.head_headers = key, value, ts, offset, headers
         self.head_raw_key, self.head_raw_value = raw_key, raw_value

@@ -24,6 +24,7 @@ from kstreams_repl.engine.serdes.schemas.value_types import from_value_type, to_
 from kstreams_repl.engine.serdes.serde import Serde, wrong_bytes
 from kstreams_repl.system.errors import ConfigError, SerializationError
 from kstreams_repl.system.extras import extras
+from kstreams_repl.system.types import Deserialize
 
 References = tuple[tuple[str, str, int], ...]
 """(name, subject, version) of each type of another subject, sorted."""
@@ -42,7 +43,7 @@ def schema_with(references: References, text: str, kind: str) -> Any:
 
 
 def avro(
-    schema: str | Mapping[str, Any] | list[Any] | None = None,
+    schema: str | Mapping[str, object] | list[Any] | None = None,
     *,
     value_type: type | None = None,
     references: Mapping[str, tuple[str, int]] | None = None,
@@ -112,7 +113,7 @@ class AvroFormat:
     def text(self) -> str:
         return "" if self.schema is None else json.dumps([json_of(self.schema), self.references], sort_keys=True)
 
-    def registered(self, client: Any, context: Any) -> tuple[str, Any]:
+    def registered(self, client: object, context: object) -> tuple[str, Any]:
         with extras():
             from confluent_kafka.schema_registry.avro import AvroSerializer
 
@@ -128,7 +129,7 @@ class AvroFormat:
         convert, own = from_value_type(self.value_type), None
         prefix, call = b"", with_id(library, context, self.options)
 
-        def first(value: Any) -> bytes:
+        def first(value: object) -> bytes:
             nonlocal own, prefix
             latest = library._get_reader_schema(_subject(library, context)) if self.options.use_latest else None
             if latest is not None and latest.schema.rule_set is not None:  # rules are applied by the library, value by value
@@ -142,7 +143,7 @@ class AvroFormat:
             own, prefix = form, data[: GUID_PREFIX_BYTES if self.options.in_header else 5]
             return data
 
-        def write(value: Any) -> bytes:
+        def write(value: object) -> bytes:
             if convert is not None:
                 value = convert(value)
             try:
@@ -157,7 +158,7 @@ class AvroFormat:
 
         return write
 
-    def reader(self, client: Any, schema: Any, prefix: bytes) -> Callable[[bytes], Any]:
+    def reader(self, client: object, schema: Any, prefix: bytes) -> Deserialize:
         with extras():
             from confluent_kafka.schema_registry.avro import AvroDeserializer
 
@@ -187,7 +188,7 @@ class AvroFormat:
         return GUID_PREFIX_BYTES
 
 
-def _subject(library: Any, context: Any) -> str:
+def _subject(library: Any, context: object) -> str:
     return str(library._subject_name_func(context, library._schema_name))
 
 
@@ -222,7 +223,7 @@ def layout_of(schema: str) -> Any:
 _LAYOUT = ("type", "name", "fields", "symbols", "items", "values", "size", "logicalType", "precision", "scale")
 
 
-def _layout(schema: Any) -> Any:
+def _layout(schema: object) -> Any:
     if isinstance(schema, list):
         return [_layout(one) for one in schema]
     if not isinstance(schema, dict):
@@ -302,7 +303,7 @@ def bare(schema: str, value_type: type | None) -> Serde:
     written, _ = with_defaults(form, shared=True)
     decode = decoder(form)
 
-    def serialize(value: Any) -> bytes:
+    def serialize(value: object) -> bytes:
         out = BytesIO()
         try:
             schemaless_writer(out, written, value if convert is None else convert(value))
@@ -321,7 +322,7 @@ def bare(schema: str, value_type: type | None) -> Serde:
     return Serde(serialize, deserialize, name="avro", recipe=(bare, (schema, value_type)), record_schema=declared)
 
 
-def misfit(serde: str, value: Any, error: Exception) -> SerializationError:
+def misfit(serde: str, value: object, error: Exception) -> SerializationError:
     """Return the error for a value that does not fit its schema."""
     return SerializationError(
         f"the {serde} serde cannot write this {type(value).__name__}: {error or type(error).__name__}",

@@ -34,7 +34,7 @@ class Default:
         return _value(self.schema, self.json, self.named)
 
 
-def with_defaults(schema: Any, *, shared: bool) -> tuple[Any, bool]:
+def with_defaults(schema: object, *, shared: bool) -> tuple[Any, bool]:
     """Return a copy of a parsed schema with defaults as values, and whether a value read by it may hold a `Default`.
 
     Args:
@@ -78,7 +78,7 @@ def with_defaults(schema: Any, *, shared: bool) -> tuple[Any, bool]:
     return own, changeable
 
 
-def _named(schema: Any) -> dict[str, Any]:
+def _named(schema: object) -> dict[str, Any]:
     parts = schema if isinstance(schema, list) else [schema]
     return {name: kind for part in parts if isinstance(part, dict) for name, kind in part.get("__named_schemas", {}).items()}
 
@@ -102,7 +102,7 @@ def filled(value: Any) -> Any:
 _HOLDERS = frozenset({dict, list, Default})
 
 
-def _value(schema: Any, json: Any, named: Mapping[str, Any]) -> Any:
+def _value(schema: Any, json: Any, named: Mapping[str, object]) -> Any:
     """Return a default given as JSON as the value that its bytes would be read as."""
     from fastavro.read import LOGICAL_READERS
 
@@ -136,7 +136,7 @@ _JSON = {
 }  # fmt: skip
 
 
-def _fits(branch: Any, json: Any, named: Mapping[str, Any]) -> bool:
+def _fits(branch: Any, json: object, named: Mapping[str, object]) -> bool:
     if isinstance(branch, str):
         branch = named.get(branch, {"type": branch})
     kind = branch["type"]

@@ -143,14 +143,14 @@ def _of_field(field: Any, inside: tuple[str, ...]) -> pa.DataType:
 _JSON = {"string": pa.string(), "integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_(), "null": pa.null()}
 
 
-def _of_json_schema(root: Any) -> pa.Schema:
+def _of_json_schema(root: object) -> pa.Schema:
     kind, _ = _json_type(root, root, (), "")
     if not pa.types.is_struct(kind):
         raise NoColumnError("its JSON Schema is not an object with properties")
     return pa.schema(list(kind))
 
 
-def _json_type(schema: Any, root: Any, inside: tuple[str, ...], path: str) -> tuple[pa.DataType, bool]:
+def _json_type(schema: object, root: object, inside: tuple[str, ...], path: str) -> tuple[pa.DataType, bool]:
     """Return the type, and whether it allows null."""
     where = f"its field {path!r}" if path else "its JSON Schema"
     if not isinstance(schema, Mapping):
@@ -191,7 +191,7 @@ def _of_constants(schema: Mapping[str, Any]) -> Any:
     return sorted({names.get(type(value), "object") for value in values}) or None
 
 
-def _resolved(target: str, root: Any, where: str) -> Any:
+def _resolved(target: str, root: object, where: str) -> Any:
     """Return the part of the schema that a reference within it names."""
     inner = root
     path, _, pointer = target.partition("#")

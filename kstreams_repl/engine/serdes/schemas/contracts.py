@@ -215,7 +215,7 @@ class RegistryQuestions:
         level = _unless_missing(self._client.get_compatibility, subject)
         return None if level is None or (level == "NONE" and self._is_apicurio) else str(level)
 
-    def _unreadable_avro(self, written: Any, reader: Any) -> str:
+    def _unreadable_avro(self, written: object, reader: object) -> str:
         from confluent_kafka.schema_registry.avro import AvroDeserializer
 
         library = AvroDeserializer(self._client, conf={"subject.name.strategy.type": "TOPIC"})
@@ -259,14 +259,14 @@ def _is_compiled(schema: Any) -> bool:
     return schema.schema_type == "PROTOBUF" and "message" not in schema.schema_str
 
 
-def fields_of(client: Any, schema: Any) -> dict[str, Any]:
+def fields_of(client: object, schema: Any) -> dict[str, Any]:
     """Return the fields of a schema by name, those of nested values behind a dot, each with what decides about it."""
     if schema.schema_type == "PROTOBUF":
         return dict(_proto_fields(protobuf.descriptor(client, schema)))
     return dict(_json_fields(json.loads(schema.schema_str), ""))
 
 
-def _json_fields(schema: Any, at: str) -> Iterator[tuple[str, Any]]:
+def _json_fields(schema: object, at: str) -> Iterator[tuple[str, Any]]:
     """Yield the fields of an Avro record or a JSON object, in it and below it."""
     if isinstance(schema, list):
         for one in schema:

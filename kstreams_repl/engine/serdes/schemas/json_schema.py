@@ -22,10 +22,11 @@ from kstreams_repl.engine.serdes.schemas.value_types import from_value_type, to_
 from kstreams_repl.engine.serdes.serde import Serde, wrong_bytes
 from kstreams_repl.system.errors import ConfigError, SerializationError
 from kstreams_repl.system.extras import extras
+from kstreams_repl.system.types import Deserialize
 
 
 def json_schema(
-    schema: str | Mapping[str, Any] | None = None,
+    schema: str | Mapping[str, object] | None = None,
     *,
     value_type: type | None = None,
     references: Mapping[str, tuple[str, int]] | None = None,
@@ -91,11 +92,11 @@ class JsonSchemaFormat:
             return None
         return self.name, self.schema
 
-    def registered(self, client: Any, context: Any) -> tuple[str, Any]:
+    def registered(self, client: Any, context: object) -> tuple[str, Any]:
         library = self._serializer(client)
         return str(library._subject_name_func(context, library._schema_name)), library._schema
 
-    def _serializer(self, client: Any) -> Any:
+    def _serializer(self, client: object) -> Any:
         with extras():
             from confluent_kafka.schema_registry.json_schema import JSONSerializer
 
@@ -103,11 +104,11 @@ class JsonSchemaFormat:
         schema = None if self.schema is None else schema_with(self.references, self.schema, "JSON")
         return JSONSerializer(schema, client, conf=settings, json_encode=_encode)
 
-    def writer(self, client: Any, context: Any) -> Callable[[Any], bytes]:
+    def writer(self, client: object, context: object) -> Callable[[Any], bytes]:
         call = with_id(self._serializer(client), context, self.options)
         convert = from_value_type(self.value_type, "json")
 
-        def write(value: Any) -> bytes:
+        def write(value: object) -> bytes:
             from confluent_kafka.serialization import SerializationError as Misfit
 
             if convert is not None:
@@ -119,7 +120,7 @@ class JsonSchemaFormat:
 
         return write
 
-    def reader(self, client: Any, schema: Any, prefix: bytes) -> Callable[[bytes], Any]:
+    def reader(self, client: Any, schema: Any, prefix: bytes) -> Deserialize:
         if schema.schema_type != "JSON":
             raise wrong_bytes("json_schema", prefix, f"a JSON value, not one of {schema.schema_type or 'AVRO'}")
         convert = to_value_type(self.value_type)
@@ -145,11 +146,11 @@ class JsonSchemaFormat:
         return GUID_PREFIX_BYTES
 
 
-def _encode(value: Any) -> str:
+def _encode(value: object) -> str:
     return str((JSON.serialize(value) or b"null").decode())
 
 
-def _validator(schema: Any, client: Any) -> Any:
+def _validator(schema: Any, client: object) -> Any:
     from confluent_kafka.schema_registry.json_schema import _resolve_named_schema
     from jsonschema.validators import validator_for
 
@@ -166,7 +167,7 @@ class AnyFormat:
     text = ""
     record_schema = None
 
-    def registered(self, client: Any, context: Any) -> tuple[str, Any]:
+    def registered(self, client: object, context: object) -> tuple[str, Any]:
         raise AssertionError("unreachable: its schema is the registry's")
 
     def writer(self, client: Any, context: Any) -> Callable[[Any], bytes]:
@@ -177,8 +178,8 @@ class AnyFormat:
         write: Callable[[Any], bytes] = self._format(latest.schema_type, latest).writer(client, context)
         return write
 
-    def reader(self, client: Any, schema: Any, prefix: bytes) -> Callable[[bytes], Any]:
-        read: Callable[[bytes], Any] = self._format(schema.schema_type, None).reader(client, schema, prefix)
+    def reader(self, client: object, schema: Any, prefix: bytes) -> Deserialize:
+        read: Deserialize = self._format(schema.schema_type, None).reader(client, schema, prefix)
         return read
 
     def id_size(self, data: bytes) -> int:

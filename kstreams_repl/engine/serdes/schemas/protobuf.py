@@ -28,6 +28,7 @@ from kstreams_repl.engine.serdes.schemas.schema_registry import (
 from kstreams_repl.engine.serdes.serde import Serde, wrong_bytes
 from kstreams_repl.system.errors import ConfigError
 from kstreams_repl.system.extras import extras
+from kstreams_repl.system.types import Deserialize
 
 _MAIN = "kstreams_value.proto"
 
@@ -100,7 +101,7 @@ class ProtobufFormat:
             return None
         return (self.name, self.schema) if self.message_name is None else (self.name, self.schema, self.message_name)
 
-    def registered(self, client: Any, context: Any) -> tuple[str, Any]:
+    def registered(self, client: object, context: object) -> tuple[str, Any]:
         with extras():
             from confluent_kafka.schema_registry import Schema
             from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
@@ -141,7 +142,7 @@ class ProtobufFormat:
 
         return write
 
-    def _newest(self, library: Any, client: Any, context: Any) -> bytes | None:
+    def _newest(self, library: Any, client: Any, context: object) -> bytes | None:
         """Return the prefix with the subject's newest schema; None if it has rules, which the library applies value by value."""
         name = library._msg_class.DESCRIPTOR.full_name
         latest = client.get_latest_version(library._subject_name_func(context, name))
@@ -152,7 +153,7 @@ class ProtobufFormat:
         library._encode_varints(out, library._index_array, zigzag=True)
         return out.getvalue()
 
-    def reader(self, client: Any, schema: Any, prefix: bytes) -> Callable[[bytes], Any]:
+    def reader(self, client: Any, schema: Any, prefix: bytes) -> Deserialize:
         if schema.schema_type != "PROTOBUF":
             raise wrong_bytes("protobuf", prefix, f"a Protobuf value, not one of {schema.schema_type or 'AVRO'}")
         own: Any = self.message or (compiled(self.schema, self.message_name) if self.schema is not None else None)
@@ -340,7 +341,7 @@ def _indexes_of(message: Any) -> tuple[int, ...]:
     return (*(() if outer is None else _indexes_of(outer)), [kind.full_name for kind in kinds].index(message.full_name))
 
 
-def _class_of(descriptor: Any) -> Any:
+def _class_of(descriptor: object) -> Any:
     from google.protobuf.message_factory import GetMessageClass
 
     return GetMessageClass(descriptor)

@@ -30,6 +30,7 @@ from kstreams_repl.system.errors import (
 )
 from kstreams_repl.system.extras import extras
 from kstreams_repl.system.secrets import Secret
+from kstreams_repl.system.types import Deserialize
 
 PREFIX = "schema.registry."
 """Prefix of the settings of an application that are passed to the registry's client: ``schema.registry.url``, …"""
@@ -132,13 +133,13 @@ class SchemaFormat(Protocol):
     def record_schema(self) -> tuple[str, ...] | None:
         """`Serde.record_schema`; None: values are not dicts, or the schema is not here as a whole."""
 
-    def registered(self, client: Any, context: Any) -> tuple[str, Any]:
+    def registered(self, client: object, context: object) -> tuple[str, Any]:
         """Return the subject and the declared schema, as `writer` registers it."""
 
-    def writer(self, client: Any, context: Any) -> Callable[[Any], bytes]:
+    def writer(self, client: object, context: object) -> Callable[[Any], bytes]:
         """Return the function that writes values of one topic, with the schema's id in front wherever it is sent."""
 
-    def reader(self, client: Any, schema: Any, prefix: bytes) -> Callable[[bytes], Any]:
+    def reader(self, client: object, schema: object, prefix: bytes) -> Deserialize:
         """Return the function that reads values with this writer's schema; they begin with this prefix."""
 
     def id_size(self, data: bytes) -> int:
@@ -156,13 +157,13 @@ class Usage:
 
 def registry_serde(format: SchemaFormat, usage: Usage = Usage()) -> Serde:  # noqa: B008 - frozen
     """Return the serde of a schema format, for one usage."""
-    readers: dict[bytes, Callable[[bytes], Any]] = {}
+    readers: dict[bytes, Deserialize] = {}
     write: Callable[[Any], bytes] | None = None
 
     def client() -> Any:
         return client_of(format.options.registry or usage.registry or _default)
 
-    def serialize(value: Any) -> bytes:
+    def serialize(value: object) -> bytes:
         nonlocal write
         try:
             if write is None:
@@ -180,7 +181,7 @@ def registry_serde(format: SchemaFormat, usage: Usage = Usage()) -> Serde:  # no
             read = readers.get(prefix) or new_reader(prefix)  # a GUID is longer
         return read(data)
 
-    def new_reader(prefix: bytes) -> Callable[[bytes], Any]:
+    def new_reader(prefix: bytes) -> Deserialize:
         try:
             registry = client()
             schema = _schema_at(registry, prefix)
@@ -284,7 +285,7 @@ def _no_guid() -> SchemaRegistryError:
     )
 
 
-def _first(format: SchemaFormat, client: Any, usage: Usage) -> Callable[[Any], bytes]:
+def _first(format: SchemaFormat, client: object, usage: Usage) -> Callable[[Any], bytes]:
     from confluent_kafka.serialization import MessageField, SerializationContext
 
     if usage.topic is None and format.options.subject in ("topic", "topic_record"):
@@ -298,7 +299,7 @@ def _first(format: SchemaFormat, client: Any, usage: Usage) -> Callable[[Any], b
 # ---- the client
 
 
-def settings_of(registry: str | Mapping[str, Any] | None) -> Settings:
+def settings_of(registry: str | Mapping[str, object] | None) -> Settings:
     """Return a registry's address, or the settings of its client, in one form.
 
     Raises:
@@ -316,7 +317,7 @@ def _has_secret(name: str, value: str) -> bool:
     return any(word in name for word in _SECRET_WORDS) or (name == "url" and "@" in value)
 
 
-def settings_from(config: Mapping[str, Any]) -> Settings:
+def settings_from(config: Mapping[str, object]) -> Settings:
     """Return the registry's settings in those of an application: its keys with the prefix ``schema.registry.``."""
     return settings_of({name.removeprefix(PREFIX): value for name, value in config.items() if name.startswith(PREFIX)})
 
@@ -375,7 +376,7 @@ def client_of(registry: Settings) -> Any:
     return client
 
 
-def _numbers(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _numbers(settings: Mapping[str, object]) -> dict[str, Any]:
     """Convert numbers that a properties file gives as text; a password of digits stays text."""
     return {
         name: int(value) if name in _NUMBERS and isinstance(value, str) and value.isdigit() else value

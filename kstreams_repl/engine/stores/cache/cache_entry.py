@@ -61,7 +61,7 @@ class CacheEntry:
     headers: Any
 
 
-def is_deletion(value: Any) -> bool:
+def is_deletion(value: object) -> bool:
     return type(value) is Frozen and value.data is None
 
 

@@ -13,7 +13,7 @@ from kstreams_repl.engine.stores.layers.bytes_store import PhysicalRows, logged_
 from kstreams_repl.engine.stores.layers.codec import Codec
 from kstreams_repl.engine.stores.layers.object_store import EntryListener
 from kstreams_repl.engine.stores.log.changelog import Changelog
-from kstreams_repl.system.types import Headers, Outlet, RowLoop
+from kstreams_repl.system.types import Deserialize, Headers, Outlet, RowLoop
 
 _origin = attrgetter("topic", "partition", "offset")
 _UNKNOWN = None, -1, -1
@@ -183,7 +183,7 @@ class EntryFlush:
             ((context.topic, context.partition),) = partitions
             return self.loop(keys, values, timestamps, [slot.headers for slot in leaving], leaving)
 
-    def _forward(self, leaving: list[CacheEntry], old_of: Callable[[bytes], Any] | None, listener: EntryListener) -> None:
+    def _forward(self, leaving: list[CacheEntry], old_of: Deserialize | None, listener: EntryListener) -> None:
         context, with_context, item = self._context, self.with_context, self.item
         for slot in leaving:
             slot.state = EntryState.LEAVING

@@ -7,7 +7,6 @@ the index or in `_fresh`; keys removed from the dict may still be in the index (
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from sortedcontainers import SortedList
 
@@ -19,7 +18,7 @@ class SortedKeys:
 
     __slots__ = ("_rows", "_index", "_fresh", "_stale")
 
-    def __init__(self, rows: Mapping[bytes, Any]) -> None:
+    def __init__(self, rows: Mapping[bytes, object]) -> None:
         self._rows = rows
         self._index: SortedList | None = None
         self._fresh: list[bytes] = []

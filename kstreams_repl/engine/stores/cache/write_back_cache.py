@@ -25,7 +25,7 @@ from kstreams_repl.engine.stores.layers.bytes_store import PhysicalRows, merged_
 from kstreams_repl.engine.stores.layers.codec import SMALL, Codec
 from kstreams_repl.engine.stores.layers.object_store import EntryListener
 from kstreams_repl.engine.stores.log.changelog import Changelog
-from kstreams_repl.system.types import Headers, Outlet, RowLoop
+from kstreams_repl.system.types import Deserialize, Headers, Outlet, RowLoop
 
 _CAPACITY = 100_000
 
@@ -85,14 +85,14 @@ class WriteBackCache:
         self.cache = self
         self.find: Callable[[bytes], CacheEntry | None] = self._slots.get
         """Returns the slot of a cached key; its value may be a `Frozen`. None says nothing about the row below."""
-        self.get: Callable[[bytes], Any]
+        self.get: Deserialize
         self.put: Callable[[bytes, Any], None]
         self.rewrite: Callable[[CacheEntry, Any, int], None]
         self.load: Callable[[bytes], CacheEntry]
         """Creates the slot of a key that has none, from the row below; without a row its value is `NOTHING` and its timestamp 0."""
         self.make: Callable[[bytes], CacheEntry]
         """Creates the slot of a key that has none, and that has no row below."""
-        self.thaw: Callable[[bytes], Any] = of_values(codec.serde.deserialize)
+        self.thaw: Deserialize = of_values(codec.serde.deserialize)
         """Returns the value of the bytes in a `Frozen`."""
         self.dropped: Callable[[], object] = list
         """Called when slots were dropped: their keys have rows below from now on."""
@@ -126,7 +126,7 @@ class WriteBackCache:
     def _make_access(
         self, context: Any
     ) -> tuple[
-        Callable[[bytes], Any],
+        Deserialize,
         Callable[[bytes, Any], None],
         Callable[[CacheEntry, Any, int], None],
         Callable[[bytes], CacheEntry],
@@ -228,7 +228,7 @@ class WriteBackCache:
         rewrite = rewrite_sized if self._bytes.variable else rewrite_any
         return get, put, rewrite, load, make_entry
 
-    def _freeze(self, value: Any) -> Frozen:
+    def _freeze(self, value: object) -> Frozen:
         """Return a value that is mutable or None in its serialized form."""
         self._any_frozen = True
         if type(value) is Frozen:
@@ -359,7 +359,7 @@ class WriteBackCache:
         data: list[bytes | None],
         timestamps: list[int],
         headers: list[Headers],
-        origins: Iterable[tuple[Any, int, int]],
+        origins: Iterable[tuple[object, int, int]],
     ) -> None:
         """Write, log and forward rows in columns.
 

@@ -26,7 +26,7 @@ class LmdbTree:
 
     __slots__ = ("database", "_meta", "_empty")
 
-    def __init__(self, database: Any, meta: Any, name: str) -> None:
+    def __init__(self, database: object, meta: object, name: str) -> None:
         self.database = database
         self._meta = meta
         self._empty = b"e:" + name.encode()
@@ -206,7 +206,7 @@ class LmdbEngine:
     def approximate_count(self) -> int:
         return self.tree.count(self._transaction()) + len(self.overlay.rows)
 
-    def write(self, transaction: Any) -> list[tuple[bytes, bytes]]:
+    def write(self, transaction: object) -> list[tuple[bytes, bytes]]:
         """Apply the deleted ranges, then the overlay, in one write transaction; return the ranges that are not finished."""
         left = self._doomed
         if left:
@@ -214,14 +214,14 @@ class LmdbEngine:
         self.tree.write(transaction, self.overlay.rows)
         return left
 
-    def restore(self, transaction: Any, rows: dict[bytes, bytes | None]) -> None:
+    def restore(self, transaction: object, rows: dict[bytes, bytes | None]) -> None:
         """Write rows that bypass the overlay, and delete a further part of the deleted ranges."""
         if self._doomed:
             self._doomed[:] = self._delete_doomed(transaction)
             self._committed_doomed = list(self._doomed)
         self.tree.write(transaction, rows)
 
-    def _delete_doomed(self, transaction: Any) -> list[tuple[bytes, bytes]]:
+    def _delete_doomed(self, transaction: object) -> list[tuple[bytes, bytes]]:
         budget, left = DELETIONS_PER_COMMIT, []
         for low, high in self._doomed:
             deleted, finished = self.tree.delete_range(transaction, low, high, budget)

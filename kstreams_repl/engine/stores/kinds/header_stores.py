@@ -18,7 +18,7 @@ from kstreams_repl.system.errors import SerializationError
 from kstreams_repl.system.types import AggregationWithHeaders, Windowed
 
 
-def checked_row(store: str, item: Any) -> Any:
+def checked_row(store: str, item: object) -> Any:
     """Return what is put into a store with headers; None deletes.
 
     Raises:
@@ -33,7 +33,7 @@ def checked_row(store: str, item: Any) -> Any:
     )
 
 
-def _same(item: Any) -> Any:
+def _same(item: object) -> Any:
     return item
 
 
@@ -51,7 +51,7 @@ class _WindowWithHeaders(WindowReads):
     present = staticmethod(_same)
     plain: WindowReads
 
-    def put(self, key: Any, value: Any, window_start: int) -> None:
+    def put(self, key: object, value: object, window_start: int) -> None:
         self.put_raw(self._bytes(key), checked_row(self.name, value), window_start)
 
 
@@ -68,7 +68,7 @@ class SessionWithHeaders(SessionStore):
 
     plain: SessionStore
 
-    def put(self, session_key: Windowed, aggregate: Any) -> None:
+    def put(self, session_key: Windowed, aggregate: object) -> None:
         if aggregate is not None and not isinstance(aggregate, AggregationWithHeaders):
             raise SerializationError(
                 f"store {self.name} expected AggregationWithHeaders, got {aggregate!r}",

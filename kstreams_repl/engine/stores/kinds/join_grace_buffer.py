@@ -36,7 +36,7 @@ class JoinGraceBuffer(TypedStore, ObservedTime):
         value_serde: Serde,
         *,
         persistent: bool,
-        context_type: Any = None,
+        context_type: object = None,
     ) -> None:
         TypedStore.__init__(self, name, changelog, key_serde, persistent=persistent)
         self._engine = environment.engine(name, persistent=persistent)
@@ -51,7 +51,7 @@ class JoinGraceBuffer(TypedStore, ObservedTime):
         super()._load()
         self._find_first()
 
-    def put(self, timestamp: int, key: Any, value: Any, context: Context) -> None:
+    def put(self, timestamp: int, key: object, value: object, context: Context) -> None:
         """Buffer one record and advance `observed_time`. The operator joins records that are too late itself."""
         if timestamp > self.observed_time:
             self.observed_time = timestamp

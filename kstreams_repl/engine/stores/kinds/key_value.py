@@ -16,7 +16,7 @@ from kstreams_repl.engine.stores.kinds.typed_store import TypedStore
 from kstreams_repl.engine.stores.layers.object_store import StoredObjects
 from kstreams_repl.engine.stores.state_store import FindOutlet, FindRowLoop, FlushListener
 from kstreams_repl.system.errors import SerializationError
-from kstreams_repl.system.types import ValueAndTimestamp
+from kstreams_repl.system.types import Deserialize, ValueAndTimestamp
 
 _make_value_and_timestamp = ValueAndTimestamp._make
 
@@ -30,7 +30,7 @@ def not_timestamped(store: str, item: object) -> SerializationError:
     )
 
 
-def prefix_bytes(prefix: Any, serialize: Any, key_serde: Serde) -> bytes | None:
+def prefix_bytes(prefix: object, serialize: Any, key_serde: Serde) -> bytes | None:
     """Return the serialized prefix; `serialize` makes its bytes; without it they are those of the store's key serde."""
     given = serialize is None or isinstance(serialize, (Serde, str)) or not callable(serialize)
     data: bytes | None = resolve(serialize, key_serde).serialize(prefix) if given else serialize(prefix)
@@ -43,22 +43,22 @@ class KeyValueAccess(TypedStore):
     get: Callable[[Any], Any]
     put: Callable[[Any, Any], None]
 
-    def put_if_absent(self, key: Any, value: Any) -> Any:
+    def put_if_absent(self, key: object, value: object) -> Any:
         old = self.get(key)
         if old is None:
             self.put(key, value)
         return old
 
-    def delete(self, key: Any) -> Any:
+    def delete(self, key: object) -> Any:
         old = self.get(key)
         self.put(key, None)
         return old
 
-    def range(self, from_key: Any = None, to_key: Any = None) -> Iterator[tuple[Any, Any]]:
+    def range(self, from_key: object = None, to_key: object = None) -> Iterator[tuple[Any, Any]]:
         """Iterate over rows with from_key <= key <= to_key in key byte order; None = unbounded."""
         return self._rows(self._bound(from_key), self._bound(to_key), False)
 
-    def reverse_range(self, from_key: Any = None, to_key: Any = None) -> Iterator[tuple[Any, Any]]:
+    def reverse_range(self, from_key: object = None, to_key: object = None) -> Iterator[tuple[Any, Any]]:
         return self._rows(self._bound(from_key), self._bound(to_key), True)
 
     def all(self) -> Iterator[tuple[Any, Any]]:
@@ -67,7 +67,7 @@ class KeyValueAccess(TypedStore):
     def reverse_all(self) -> Iterator[tuple[Any, Any]]:
         return self._rows(None, None, True)
 
-    def _bound(self, key: Any) -> bytes | None:
+    def _bound(self, key: object) -> bytes | None:
         return None if key is None else self._key.serialize(key)
 
     def _rows(self, low: bytes | None, high: bytes | None, reverse: bool) -> Iterator[tuple[Any, Any]]:
@@ -86,30 +86,30 @@ class KeyValue(KeyValueAccess):
         *,
         persistent: bool,
         count: Callable[[], int],
-        decode: Callable[[bytes], Any],
+        decode: Deserialize,
     ) -> None:
         super().__init__(name, objects, key_serde, persistent=persistent)
         self._objects = objects
         self._value = value_serde
         self._count = count
-        self.get_raw: Callable[[bytes], Any] = objects.get
+        self.get_raw: Deserialize = objects.get
         """(serialized key) -> item or None."""
         self.put_item: Callable[[bytes, Any], None] = objects.put
         """(serialized key, item or None)."""
         self.cached: WriteBackCache | None = objects if isinstance(objects, WriteBackCache) else None
         """The write-back cache, for operators that use its slots directly."""
-        self.decode: Callable[[bytes], Any] = decode
+        self.decode: Deserialize = decode
         """(stored bytes) -> item."""
         self.get, self.put = self._make_access()
 
     def _make_access(self) -> tuple[Callable[[Any], Any], Callable[[Any, Any], None]]:
         to_bytes, read, write, refuse = self._key.serialize, self._objects.get, self._objects.put, self._null_key
 
-        def get(key: Any) -> Any:
+        def get(key: object) -> Any:
             data = to_bytes(key)
             return refuse() if data is None else read(data)
 
-        def put(key: Any, value: Any) -> None:
+        def put(key: object, value: object) -> None:
             data = to_bytes(key)
             if data is None:
                 refuse()
@@ -118,21 +118,21 @@ class KeyValue(KeyValueAccess):
 
         return get, put
 
-    def put_raw(self, key: bytes, value: Any, timestamp: int | None = None) -> None:
+    def put_raw(self, key: bytes, value: object, timestamp: int | None = None) -> None:
         """Put with a serialized key; only timestamped stores use `timestamp`."""
         self._objects.put(key, value)
 
     def delete_raw(self, key: bytes) -> None:
         self._objects.put(key, None)
 
-    def _present(self, item: Any) -> Any:
+    def _present(self, item: object) -> Any:
         return item
 
-    def put_all(self, entries: Iterable[tuple[Any, Any]]) -> None:
+    def put_all(self, entries: Iterable[tuple[object, object]]) -> None:
         for key, value in entries.items() if isinstance(entries, dict) else entries:
             self.put(key, value)
 
-    def prefix_scan(self, prefix: Any, serialize: Any = None) -> Iterator[tuple[Any, Any]]:
+    def prefix_scan(self, prefix: object, serialize: object = None) -> Iterator[tuple[Any, Any]]:
         from_bytes, present = self._key.deserialize, self._present
         data = prefix_bytes(prefix, serialize, self._key)
         rows = self._null_key() if data is None else self.prefix_scan_raw(data)
@@ -153,7 +153,7 @@ class KeyValue(KeyValueAccess):
     def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> bool:
         from_bytes = self._key.deserialize
 
-        def entry_leaves(key: bytes, new: Any, old: Any, timestamp: int, headers: Any) -> None:
+        def entry_leaves(key: bytes, new: object, old: object, timestamp: int, headers: object) -> None:
             listener(from_bytes(key), new, old, timestamp, headers)
 
         return self._objects.set_flush_listener(entry_leaves, send_old_values)
@@ -169,14 +169,14 @@ class TimestampedKeyValue(KeyValue):
         to_bytes, read, write, refuse = self._key.serialize, self._objects.get, self._objects.put, self._null_key
         kind, make = ValueAndTimestamp, _make_value_and_timestamp
 
-        def get(key: Any) -> Any:
+        def get(key: object) -> Any:
             data = to_bytes(key)
             if data is None:
                 return refuse()
             item = read(data)
             return item if item is None or type(item) is kind else make(item)
 
-        def put(key: Any, item: Any) -> None:
+        def put(key: object, item: object) -> None:
             data = to_bytes(key)
             if data is None:
                 refuse()
@@ -189,7 +189,7 @@ class TimestampedKeyValue(KeyValue):
 
         return get, put
 
-    def put_raw(self, key: bytes, value: Any, timestamp: int | None = None) -> None:
+    def put_raw(self, key: bytes, value: object, timestamp: int | None = None) -> None:
         self._objects.put(key, None if value is None else (value, timestamp))
 
     def _present(self, item: Any) -> Any:
@@ -198,7 +198,7 @@ class TimestampedKeyValue(KeyValue):
     def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> bool:
         from_bytes = self._key.deserialize
 
-        def entry_leaves(key: bytes, new: Any, old: Any, timestamp: int, headers: Any) -> None:
+        def entry_leaves(key: bytes, new: Any, old: Any, timestamp: int, headers: object) -> None:
             old_value = None if old is None else old[0]
             if new is None:
                 listener(from_bytes(key), None, old_value, timestamp, headers)

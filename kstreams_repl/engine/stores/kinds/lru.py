@@ -82,7 +82,7 @@ class Lru(KeyValueAccess):
         small = len(self._order) <= MOST_SAVED
         self._environment.set_attribute(self.name + ORDER, pack_order(self._order) if small else None)
 
-    def get(self, key: Any) -> Any:
+    def get(self, key: object) -> Any:
         data = self._bytes(key)
         stored = self._engine.get(data)
         if stored is None:
@@ -90,7 +90,7 @@ class Lru(KeyValueAccess):
         self._order[data] = self._order.pop(data, None)
         return self._codec.decode(stored)
 
-    def put(self, key: Any, value: Any) -> None:
+    def put(self, key: object, value: object) -> None:
         data = self._bytes(key)
         self._write(data, self._codec.encode(value))
 
@@ -111,7 +111,7 @@ class Lru(KeyValueAccess):
                 self._engine.put(eldest, None)
                 self._changelog.log(eldest, None, self._context.timestamp)
 
-    def put_all(self, entries: Iterable[tuple[Any, Any]]) -> None:
+    def put_all(self, entries: Iterable[tuple[object, object]]) -> None:
         """Put all rows, then log them, as Kafka Streams does: rows evicted meanwhile are logged first."""
         pairs = entries.items() if isinstance(entries, dict) else entries
         rows = [(self._bytes(key), self._codec.encode(value)) for key, value in pairs]
@@ -120,7 +120,7 @@ class Lru(KeyValueAccess):
         for key, stored in rows:
             self._changelog.log(key, None if stored is None else self._codec.log_value(stored), self._context.timestamp)
 
-    def prefix_scan(self, prefix: Any, serialize: Any = None) -> Iterator[tuple[Any, Any]]:
+    def prefix_scan(self, prefix: object, serialize: object = None) -> Iterator[tuple[Any, Any]]:
         """Iterate over rows whose serialized key begins with that of `prefix`."""
         start = prefix_bytes(prefix, serialize, self._key)
         if start is None:
@@ -146,7 +146,7 @@ class Lru(KeyValueAccess):
     def approximate_num_entries(self) -> int:
         return len(self._order)
 
-    def set_flush_listener(self, listener: Any, send_old_values: bool) -> bool:
+    def set_flush_listener(self, listener: object, send_old_values: bool) -> bool:
         return False
 
     def _rows_held(self) -> str:

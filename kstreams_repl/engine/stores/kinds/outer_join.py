@@ -80,7 +80,7 @@ class OuterJoin(TypedStore):
         self._right = right_serde
         self._context = record_context
 
-    def put(self, timestamp: int, left: bool, key: Any, value: Any) -> None:
+    def put(self, timestamp: int, left: bool, key: object, value: object) -> None:
         """Buffer one record; earlier ones with this time, side and key are kept."""
         data = (self._left if left else self._right).serialize(value)
         side = _LEFT if left else _RIGHT
@@ -90,7 +90,7 @@ class OuterJoin(TypedStore):
         items.append(side + (data or b""))
         self._write(physical, encode_list(items))
 
-    def remove(self, timestamp: int, left: bool, key: Any) -> None:
+    def remove(self, timestamp: int, left: bool, key: object) -> None:
         """Remove all records with this time, side and key; if there is none, write and log nothing."""
         physical = side_key(timestamp, left, self._key.serialize(key) or b"")
         if self._engine.get(physical) is not None:

@@ -36,10 +36,10 @@ class SessionStore(SegmentedStore):
         self._cached = objects if isinstance(objects, WriteBackCache) else None
         self._notes_times = self._cached is not None
 
-    def put(self, session_key: Windowed, aggregate: Any) -> None:
+    def put(self, session_key: Windowed, aggregate: object) -> None:
         self.put_raw(self._bytes(session_key[0]), session_key[1], session_key[2], aggregate)
 
-    def put_raw(self, key: bytes, start: int, end: int, aggregate: Any) -> None:
+    def put_raw(self, key: bytes, start: int, end: int, aggregate: object) -> None:
         if self.cached_segments is not None:
             self.cached_segments.add(end // self._rows.interval_ms)
             if self._notes_times:
@@ -52,36 +52,36 @@ class SessionStore(SegmentedStore):
     def remove(self, session_key: Windowed) -> None:
         self.put_raw(self._bytes(session_key[0]), session_key[1], session_key[2], None)
 
-    def fetch_session(self, key: Any, start: int, end: int) -> Any:
+    def fetch_session(self, key: object, start: int, end: int) -> Any:
         data = self._bytes(key)
         if self._notes_times and end <= self._rows.hidden_up_to():
             return None
         return self._objects.get(self._rows.prefix(end) + data + _SUFFIX.pack(end, start))
 
-    def find_sessions(self, key: Any, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed, Any]]:
+    def find_sessions(self, key: object, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed, Any]]:
         return self._of_key(key, earliest_end, latest_start, False)
 
-    def backward_find_sessions(self, key: Any, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed, Any]]:
+    def backward_find_sessions(self, key: object, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed, Any]]:
         return self._of_key(key, earliest_end, latest_start, True)
 
-    def find_sessions_range(self, from_key: Any, to_key: Any, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed, Any]]:
+    def find_sessions_range(self, from_key: object, to_key: object, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed, Any]]:
         return self._of_keys(from_key, to_key, earliest_end, latest_start, False)
 
     def backward_find_sessions_range(
-        self, from_key: Any, to_key: Any, earliest_end: int, latest_start: int
+        self, from_key: object, to_key: object, earliest_end: int, latest_start: int
     ) -> Iterator[tuple[Windowed, Any]]:
         return self._of_keys(from_key, to_key, earliest_end, latest_start, True)
 
-    def fetch(self, key: Any) -> Iterator[tuple[Windowed, Any]]:
+    def fetch(self, key: object) -> Iterator[tuple[Windowed, Any]]:
         return self._of_key(key, 0, MAX_LONG, False)
 
-    def backward_fetch(self, key: Any) -> Iterator[tuple[Windowed, Any]]:
+    def backward_fetch(self, key: object) -> Iterator[tuple[Windowed, Any]]:
         return self._of_key(key, 0, MAX_LONG, True)
 
-    def fetch_range(self, from_key: Any = None, to_key: Any = None) -> Iterator[tuple[Windowed, Any]]:
+    def fetch_range(self, from_key: object = None, to_key: object = None) -> Iterator[tuple[Windowed, Any]]:
         return self._of_keys(from_key, to_key, 0, MAX_LONG, False)
 
-    def backward_fetch_range(self, from_key: Any = None, to_key: Any = None) -> Iterator[tuple[Windowed, Any]]:
+    def backward_fetch_range(self, from_key: object = None, to_key: object = None) -> Iterator[tuple[Windowed, Any]]:
         return self._of_keys(from_key, to_key, 0, MAX_LONG, True)
 
     def all(self) -> Iterator[tuple[Windowed, Any]]:
@@ -130,11 +130,13 @@ class SessionStore(SegmentedStore):
                         sessions.append((start, end, item))
         return sessions
 
-    def _of_key(self, key: Any, earliest_end: int, latest_start: int, reverse: bool) -> Iterator[tuple[Windowed, Any]]:
+    def _of_key(self, key: object, earliest_end: int, latest_start: int, reverse: bool) -> Iterator[tuple[Windowed, Any]]:
         sessions = self.find_raw(self._bytes(key), earliest_end, latest_start, reverse)
         return iter([(Windowed(key, start, end), item) for start, end, item in sessions])
 
-    def _of_keys(self, from_key: Any, to_key: Any, earliest_end: int, latest_start: int, reverse: bool) -> Iterator[tuple[Windowed, Any]]:
+    def _of_keys(
+        self, from_key: object, to_key: object, earliest_end: int, latest_start: int, reverse: bool
+    ) -> Iterator[tuple[Windowed, Any]]:
         low, high = self._optional_bytes(from_key), self._optional_bytes(to_key)
         rows = list(self._sessions(low, high, earliest_end, MAX_LONG, latest_start, reverse))
         from_bytes = self._key.deserialize
@@ -153,7 +155,7 @@ class SessionStore(SegmentedStore):
     def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> bool:
         from_bytes, unpack_from = self._key.deserialize, _SUFFIX.unpack_from
 
-        def entry_leaves(physical: bytes, new: Any, old: Any, timestamp: int, headers: Any) -> None:
+        def entry_leaves(physical: bytes, new: object, old: object, timestamp: int, headers: object) -> None:
             position = len(physical) - SUFFIX_SIZE
             end, start = unpack_from(physical, position)
             listener(Windowed(from_bytes(physical[PREFIX_SIZE:position]), start, end), new, old, end, headers)

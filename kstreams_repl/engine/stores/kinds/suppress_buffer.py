@@ -38,7 +38,7 @@ class SuppressBuffer:
         send: Send | None,
         partition: int | None = None,
         persistent: bool,
-        context_type: Any = None,
+        context_type: object = None,
         exact_order: bool = True,
     ) -> None:
         self.name = name
@@ -81,7 +81,7 @@ class SuppressBuffer:
         """Return Kafka Streams' size estimate in bytes: per entry 8 + the key's length + its values and context."""
         return self._byte_size
 
-    def put(self, time: int, key: Any, new: Any, old: Any, context: Context) -> None:
+    def put(self, time: int, key: object, new: object, old: object, context: Context) -> None:
         """Buffer a change of `key` under `time`; a key that is already buffered keeps its time."""
         data = self._key.serialize(key)
         if data is None:
@@ -119,7 +119,7 @@ class SuppressBuffer:
         if len(self._dirty) * 4 > self._capacity * 3:
             self._capacity *= 2
 
-    def prior_value(self, key: Any) -> tuple[Any] | None:
+    def prior_value(self, key: object) -> tuple[Any] | None:
         """Return `(the value the key had before it was buffered,)`, or None if it is not buffered."""
         data = self._key.serialize(key)
         value = None if data is None else self._values.get(data)

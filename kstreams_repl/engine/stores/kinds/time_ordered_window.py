@@ -112,7 +112,7 @@ class TimeOrderedWindow(WindowReads):
         def fetch_raw(key: bytes, start: int) -> Any:
             return read(pack(start) + key + NO_SEQUENCE)
 
-        def put_raw(key: bytes, item: Any, start: int) -> None:
+        def put_raw(key: bytes, item: object, start: int) -> None:
             write(pack(start) + key + NO_SEQUENCE, item)
             if self._index is not None:
                 self._index.note(key, pack(start), item)
@@ -148,5 +148,5 @@ class TimeOrderedWindow(WindowReads):
             if (low is None or key >= low) and (high is None or key <= high):
                 yield key, unpack_from(physical)[0], item
 
-    def set_flush_listener(self, listener: Any, send_old_values: bool) -> bool:
+    def set_flush_listener(self, listener: object, send_old_values: bool) -> bool:
         return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import Any, NoReturn, Protocol
+from typing import NoReturn, Protocol
 
 from kstreams_repl.engine.serdes import Serde
 from kstreams_repl.system.errors import NullKeyError
@@ -34,11 +34,11 @@ class TypedStore:
         self.serialize_key = key_serde.serialize
         self._below = below
 
-    def _bytes(self, key: Any) -> bytes:
+    def _bytes(self, key: object) -> bytes:
         data = self._key.serialize(key)
         return self._null_key() if data is None else data
 
-    def _optional_bytes(self, key: Any) -> bytes | None:
+    def _optional_bytes(self, key: object) -> bytes | None:
         return None if key is None else self._bytes(key)
 
     def _null_key(self) -> NoReturn:

@@ -255,10 +255,10 @@ class Versioned(TypedStore):
         self._value = value_serde
         self._on_expired = on_expired
 
-    def put(self, key: Any, value: Any, timestamp: int) -> int | None:
+    def put(self, key: object, value: object, timestamp: int) -> int | None:
         return self.put_raw(self._bytes(key), value, timestamp)
 
-    def put_raw(self, key: bytes, value: Any, timestamp: int) -> int | None:
+    def put_raw(self, key: bytes, value: object, timestamp: int) -> int | None:
         data = self._value.serialize(value)
         ends = self._rows.put(key, data, timestamp)
         if ends == NOT_PUT:
@@ -266,7 +266,7 @@ class Versioned(TypedStore):
         self._changelog.log(key, data, timestamp)
         return ends
 
-    def delete(self, key: Any, timestamp: int) -> VersionedRecord | None:
+    def delete(self, key: object, timestamp: int) -> VersionedRecord | None:
         data = self._bytes(key)
         old = None
         if self._rows.expired(timestamp):
@@ -277,7 +277,7 @@ class Versioned(TypedStore):
         self._changelog.log(data, None, timestamp)
         return old
 
-    def get(self, key: Any, as_of: int | None = None) -> VersionedRecord | None:
+    def get(self, key: object, as_of: int | None = None) -> VersionedRecord | None:
         return self.get_raw(self._bytes(key), as_of)
 
     def get_raw(self, key: bytes, as_of: int | None = None) -> VersionedRecord | None:
@@ -292,7 +292,7 @@ class Versioned(TypedStore):
         rows = self._rows.range_as_of(low, None if high is None else after(high), as_of, reverse)
         return ((from_bytes(key), VersionedRecord(deserialize(version[0]), version[1], version[2])) for key, version in rows)
 
-    def versions(self, key: Any, first: int, last: int, newest_first: bool = True) -> Iterator[VersionedRecord]:
+    def versions(self, key: object, first: int, last: int, newest_first: bool = True) -> Iterator[VersionedRecord]:
         """Iterate over the versions of a key that were valid at some time from `first` to `last`."""
         deserialize = self._value.deserialize
         rows = self._rows.versions(self._bytes(key), first, last, newest_first)

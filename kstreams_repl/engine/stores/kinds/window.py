@@ -124,7 +124,7 @@ class WindowStore(WindowReads, SegmentedStore):
             read_key, physical = key, head + key + tail
             return read(physical)
 
-        def put_raw(key: bytes, item: Any, start: int) -> None:
+        def put_raw(key: bytes, item: object, start: int) -> None:
             nonlocal last, head, tail, noted, read_key, physical
             if start != last or key is not read_key:
                 last, head, tail = start, pack(start // interval), pack(start) + NO_SEQUENCE
@@ -187,7 +187,7 @@ class WindowStore(WindowReads, SegmentedStore):
             read_key, physical = key, head + key + tail
             return read(physical)
 
-        def put_raw(key: bytes, item: Any, start: int) -> None:
+        def put_raw(key: bytes, item: object, start: int) -> None:
             nonlocal admitted_at, admitted_among, read_key, physical
             if start not in admitted or rows.observed_time != admitted_at or rows.segments is not admitted_among:
                 if not rows.admit_time(start):
@@ -212,7 +212,7 @@ class WindowStore(WindowReads, SegmentedStore):
         def fetch_raw(key: bytes, start: int) -> Any:
             return read(pack(start // interval) + key + pack(start) + NO_SEQUENCE)
 
-        def put_duplicate(key: bytes, item: Any, start: int) -> None:
+        def put_duplicate(key: bytes, item: object, start: int) -> None:
             suffix = _SUFFIX.pack(start, sequence.next())
             physical = pack(start // interval) + key + suffix
             if item is not None:
@@ -285,7 +285,7 @@ class WindowStore(WindowReads, SegmentedStore):
     def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> bool:
         windowed, timestamped, unpack_from = self._windowed, self.timestamped, LONG.unpack_from
 
-        def entry_leaves(physical: bytes, new: Any, old: Any, timestamp: int, headers: Any) -> None:
+        def entry_leaves(physical: bytes, new: Any, old: Any, timestamp: int, headers: object) -> None:
             end = len(physical) - SUFFIX_SIZE
             key = windowed(physical[PREFIX_SIZE:end], unpack_from(physical, end)[0])
             if timestamped:

@@ -42,27 +42,27 @@ class WindowReads(IndexedStore):
         """Iterate over (serialized key, window start, item) in physical order."""
         raise NotImplementedError
 
-    def put(self, key: Any, value: Any, window_start: int) -> None:
+    def put(self, key: object, value: object, window_start: int) -> None:
         if self.timestamped and value is not None:
             if not (isinstance(value, tuple) and len(value) == 2):
                 raise not_timestamped(self.name, value)
             value = None if value[0] is None else value
         self.put_raw(self._bytes(key), value, window_start)
 
-    def fetch(self, key: Any, time_from: int, time_to: int | None = None) -> Any:
+    def fetch(self, key: object, time_from: int, time_to: int | None = None) -> Any:
         data = self._bytes(key)
         if time_to is not None:
             return self._of_key(data, time_from, time_to, False)
         item = self.fetch_raw(data, time_from)
         return None if item is None else self._present(item)
 
-    def backward_fetch(self, key: Any, time_from: int, time_to: int) -> Iterator[tuple[int, Any]]:
+    def backward_fetch(self, key: object, time_from: int, time_to: int) -> Iterator[tuple[int, Any]]:
         return self._of_key(self._bytes(key), time_from, time_to, True)
 
-    def fetch_range(self, from_key: Any, to_key: Any, time_from: int, time_to: int) -> Iterator[tuple[Windowed, Any]]:
+    def fetch_range(self, from_key: object, to_key: object, time_from: int, time_to: int) -> Iterator[tuple[Windowed, Any]]:
         return self._of_keys(self._optional_bytes(from_key), self._optional_bytes(to_key), time_from, time_to, False)
 
-    def backward_fetch_range(self, from_key: Any, to_key: Any, time_from: int, time_to: int) -> Iterator[tuple[Windowed, Any]]:
+    def backward_fetch_range(self, from_key: object, to_key: object, time_from: int, time_to: int) -> Iterator[tuple[Windowed, Any]]:
         return self._of_keys(self._optional_bytes(from_key), self._optional_bytes(to_key), time_from, time_to, True)
 
     def fetch_all(self, time_from: int, time_to: int) -> Iterator[tuple[Windowed, Any]]:
@@ -77,7 +77,7 @@ class WindowReads(IndexedStore):
     def backward_all(self) -> Iterator[tuple[Windowed, Any]]:
         return self._of_keys(None, None, 0, MAX_LONG, True)
 
-    def _present(self, item: Any) -> Any:
+    def _present(self, item: object) -> Any:
         return self.present(item) if self.timestamped else item
 
     def _windowed(self, key: bytes, start: int) -> Windowed:

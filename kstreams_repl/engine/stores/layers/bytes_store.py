@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from kstreams_repl.engine.stores.engine.environment import Engine, Row
 from kstreams_repl.engine.stores.layers.codec import Codec
 from kstreams_repl.engine.stores.log.changelog import Changelog
+from kstreams_repl.system.types import Deserialize
 
 
 class PhysicalRows(Protocol):
@@ -62,7 +63,7 @@ class EngineRows:
 
 
 def merged_over(
-    rows: Iterator[Row], cached: Iterable[tuple[bytes, Any]], decode: Callable[[bytes], Any], reverse: bool
+    rows: Iterator[Row], cached: Iterable[tuple[bytes, object]], decode: Deserialize, reverse: bool
 ) -> Iterator[tuple[bytes, Any]]:
     """Iterate lazily over rows and the objects cached over them, both in key order; a cached None hides its row."""
     row = next(rows, None)

@@ -16,6 +16,7 @@ from kstreams_repl.engine.stores.layers.bytes_store import PhysicalRows, logged_
 from kstreams_repl.engine.stores.layers.codec import Codec
 from kstreams_repl.engine.stores.layers.object_store import EntryListener
 from kstreams_repl.engine.stores.log.changelog import Changelog
+from kstreams_repl.system.types import Deserialize
 
 
 class CachedObjects:
@@ -46,10 +47,10 @@ class CachedObjects:
         self._send_old_values = False
         self.exact = shared.exact
         self.cache = NamedCache(shared, self._entries_leave)
-        self.get: Callable[[bytes], Any] = self._make_get(keep_reads, defer)
+        self.get: Deserialize = self._make_get(keep_reads, defer)
         self.put: Callable[[bytes, Any], None] = self._make_put(defer)
 
-    def _make_get(self, keep_reads: bool, defer: bool) -> Callable[[bytes], Any]:
+    def _make_get(self, keep_reads: bool, defer: bool) -> Deserialize:
         entries, cache, read, decode = self.cache.entries, self.cache, self._rows.get, self._codec.decode
         find, take = entries.get, entries.pop
         exact, timestamped = self.exact, self._codec.timestamped

@@ -12,7 +12,7 @@ from operator import add, itemgetter
 from typing import Any
 
 from kstreams_repl.engine.serdes import Serde
-from kstreams_repl.system.types import Headers
+from kstreams_repl.system.types import Deserialize, Headers
 
 _TIMESTAMP = struct.Struct(">q")
 SMALL = 512
@@ -38,7 +38,7 @@ class Codec:
         self.serde = serde
         self.deferrable = serde.immutable
         self.encode: Callable[[Any], bytes | None]
-        self.decode: Callable[[bytes], Any]
+        self.decode: Deserialize
         self.encode_data: Callable[[Sequence[bytes], Sequence[int]], list[bytes | None]] = _same_data
         """(serialized values, timestamps) -> stored bytes."""
         self.log_value: Callable[[bytes], bytes]
@@ -89,7 +89,7 @@ class Codec:
         with the value."""
         pack, unpack, encode, decode = layout.pack, layout.unpack, self.encode, self.decode
 
-        def encode_many(values: Sequence[Any], timestamps: Sequence[int]) -> list[bytes | None]:
+        def encode_many(values: Sequence[object], timestamps: Sequence[int]) -> list[bytes | None]:
             try:
                 return list(map(pack, timestamps, values))
             except struct.error:

@@ -16,7 +16,7 @@ from kstreams_repl.engine.serdes import Serde
 from kstreams_repl.engine.serdes.change import read_varint, varint
 from kstreams_repl.engine.stores.layers.codec import NO_TYPES, Codec
 from kstreams_repl.engine.stores.layers.object_store import EntryListener, StoredObjects
-from kstreams_repl.system.types import AggregationWithHeaders, Headers, RecordBatch, ValueTimestampHeaders
+from kstreams_repl.system.types import AggregationWithHeaders, Deserialize, Headers, RecordBatch, ValueTimestampHeaders
 
 _NO_HEADERS = b"\x00"
 _NULL = b"\x01"
@@ -120,7 +120,7 @@ class PlainObjects:
             item = read(key)
             return None if item is None else plain(item)
 
-        self.get: Callable[[bytes], Any] = get
+        self.get: Deserialize = get
         self.put: Callable[[bytes, Any], None] = write
         if not timestamped:
             self.put = lambda key, item: write(key, None if item is None else (item,))
@@ -131,7 +131,7 @@ class PlainObjects:
         return ((key, plain(item)) for key, item in self._objects.range(low, high, reverse, *back_to))
 
     def set_flush_listener(self, listener: EntryListener, send_old_values: bool) -> bool:
-        def entry_leaves(key: bytes, new: Any, old: Any, timestamp: int, headers: Any) -> None:
+        def entry_leaves(key: bytes, new: object, old: object, timestamp: int, headers: object) -> None:
             listener(key, None if new is None else plain(new), None if old is None else plain(old), timestamp, headers)
 
         plain = self._plain

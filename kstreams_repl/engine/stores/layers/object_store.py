@@ -15,6 +15,7 @@ from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.stores.layers.bytes_store import LogColumns, PhysicalRows, logged_columns, logged_write
 from kstreams_repl.engine.stores.layers.codec import NO_TYPES, SMALL, TEXTS, Codec
 from kstreams_repl.engine.stores.log.changelog import Changelog
+from kstreams_repl.system.types import Deserialize
 
 EntryListener = Callable[[bytes, Any, Any, int, Any], None]
 """(physical key, new item, old item, record timestamp, headers) of one flushed entry."""
@@ -25,7 +26,7 @@ _MISSING: Any = object()
 class StoredObjects(Protocol):
     """One store's objects by physical key. `get` and `put` are plain callables."""
 
-    get: Callable[[bytes], Any]
+    get: Deserialize
     put: Callable[[bytes, Any], None]
 
     def range(self, low: bytes | None, high: bytes | None, reverse: bool = False) -> Iterator[tuple[bytes, Any]]: ...
@@ -52,10 +53,10 @@ class WriteThroughObjects:
             stored = read(key)
             return None if stored is None else decode(stored)
 
-        def put(key: bytes, item: Any) -> None:
+        def put(key: bytes, item: object) -> None:
             write(key, None if item is None else encode(item), record_context.timestamp)
 
-        self.get: Callable[[bytes], Any] = get
+        self.get: Deserialize = get
         self.put: Callable[[bytes, Any], None] = put
 
     def range(self, low: bytes | None, high: bytes | None, reverse: bool = False) -> Iterator[tuple[bytes, Any]]:
@@ -101,17 +102,17 @@ class WriteBackObjects:
         self._clean: dict[bytes, Any] = {}
         self._capacity = capacity
         self._texts = NO_TYPES if codec.serde.layout is not None else TEXTS & codec.deferrable
-        self.get_any: Callable[[bytes], Any] = self._make_get()
+        self.get_any: Deserialize = self._make_get()
         self.put_any: Callable[[bytes, Any], None] = self._make_put(record_context)
         """`get` and `put` without `visible` and `admit`, for stores that have already checked both."""
-        self.get: Callable[[bytes], Any] = self.get_any
+        self.get: Deserialize = self.get_any
         self.put: Callable[[bytes, Any], None] = self.put_any
         if visible is not None:
             self.get = lambda key: self.get_any(key) if visible(key) else None
         if admit is not None:
             self.put = lambda key, item: self.put_any(key, item) if admit(key) else None
 
-    def _make_get(self) -> Callable[[bytes], Any]:
+    def _make_get(self) -> Deserialize:
         recent, clean_get = self._dirty.get, self._clean.get
         clean, read, decode, capacity = self._clean, self._rows.get, self._codec.decode, self._capacity
         light, timestamped = self._codec.deferrable - self._texts, self._codec.timestamped
