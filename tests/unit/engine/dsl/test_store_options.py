@@ -54,6 +54,17 @@ def test_a_store_that_cannot_be_is_refused(options: dict[str, Any]) -> None:
     assert caught.value.store == "s" and caught.value.hint
 
 
+@pytest.mark.parametrize("option", ["caching", "logging", "persistent"])
+def test_a_builder_refuses_an_option_that_is_no_flag_as_a_materialized_does(option: str) -> None:
+    for make in (lambda given: StoreBuilder("s", StoreKind.KEY_VALUE, **given), lambda given: Materialized("s", **given)):
+        with pytest.raises(TopologyError, match=f"{option} must be True or False, got 'no'"):
+            make({option: "no"})
+
+
+def test_a_store_without_a_changelog_has_no_settings_of_one() -> None:
+    assert Materialized("s", topic_config={"segment.ms": "1"}).with_logging_disabled().topic_config == {}
+
+
 def test_a_kind_may_be_given_as_text() -> None:
     assert StoreBuilder("s", "key-value").kind is StoreKind.KEY_VALUE  # type: ignore[arg-type]
 
