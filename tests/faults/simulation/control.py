@@ -108,8 +108,8 @@ class LeaseControl:
     def signal_when_fenced(self) -> Signal:
         return self.signal()
 
-    def has_reported(self, state: str) -> bool:
-        return self._reports.get((self.generation, self.slot), {}).get("state") == state
+    def has_reported(self, *states: str) -> bool:
+        return self._reports.get((self.generation, self.slot), {}).get("state") in states
 
     def metrics(self, snapshot: Mapping[str, Any]) -> None: ...
 

@@ -122,8 +122,8 @@ class InstanceControl(Protocol):
     def signal_when_fenced(self) -> Signal:
         """Return the current command after another owner has taken the transactional id, of this generation or a later one."""
 
-    def has_reported(self, state: str) -> bool:
-        """Return whether the last report of this slot and generation has this state."""
+    def has_reported(self, *states: str) -> bool:
+        """Return whether the last report of this slot and generation has one of these states."""
 
     def report(self, content: Mapping[str, Any], *, soon: bool = False) -> None:
         """Write a report for the driver. Never fails.

@@ -213,10 +213,10 @@ class FileInstanceControl:
         signal = self.signal()
         return Signal.SUPERSEDED if signal is Signal.RUN and self._in_force() not in (None, self.generation) else signal
 
-    def has_reported(self, state: str) -> bool:
-        """Return whether the report file of this generation has this state."""
+    def has_reported(self, *states: str) -> bool:
+        """Return whether the report file of this generation has one of these states."""
         report = read_whole(self._report)
-        return report is not None and report.get("state") == state
+        return report is not None and report.get("state") in states
 
     def report(self, content: Mapping[str, Any], *, soon: bool = False) -> None:
         """Write the instance's report for the driver. On a full disk only a final one (failed, at rest) is written.

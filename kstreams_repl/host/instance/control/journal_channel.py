@@ -166,8 +166,8 @@ class JournalInstanceControl:
     def signal_when_fenced(self) -> Signal:
         return self.signal()
 
-    def has_reported(self, state: str) -> bool:
-        return self._state == state
+    def has_reported(self, *states: str) -> bool:
+        return self._state in states
 
     def orders(self, now_ms: int) -> list[RetryOrder]:
         orders = list(self._follower.state.orders.values())

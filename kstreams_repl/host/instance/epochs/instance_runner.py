@@ -324,12 +324,12 @@ class _Runner:
 
     def _stay_at_rest(self, signal: Signal) -> EpochResult:
         """End an epoch that begins while the application is to rest: Spark starts one more before the driver has stopped the
-        query.
+        query. A failure that this generation reported stays: another kernel knows of it by this report alone.
         """
         if signal is not Signal.PAUSE and self._cache is not None:
             self._cache.close_idle(self._plan.application_id)
         state = RunnerState(signal.value)
-        return self._reporter.result(state) if self._control.has_reported(state) else self._end(signal)
+        return self._reporter.result(state) if self._control.has_reported(state, RunnerState.FAILED) else self._end(signal)
 
     def _end(self, signal: Signal) -> EpochResult:
         """End without an instance, after a signal; one that was withdrawn meanwhile ends the run all the same."""

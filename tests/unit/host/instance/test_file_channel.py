@@ -8,12 +8,17 @@ import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from kstreams_repl.engine.commit import failpoints
+from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.host.instance.control.channel import Signal
 from kstreams_repl.host.instance.control.file_channel import FileChannel, FileInstanceControl
+from kstreams_repl.host.instance.epochs.epoch_handover import Epoch
+from kstreams_repl.host.instance.epochs.instance_runner import _Runner
 
 
 def make(tmp_path: Path, generation: int = 1) -> tuple[FileChannel, FileInstanceControl]:
@@ -158,3 +163,15 @@ def test_a_pause_does_not_overwrite_the_lease_of_a_successor_that_comes_in_betwe
             failpoints.hook("F10", None)
         assert raised[0].result(10)
     assert FileInstanceControl(str(writer.directory), 6, 0).signal() is Signal.RUN
+
+
+@pytest.mark.parametrize("rest", [Signal.STOP, Signal.PAUSE])
+def test_an_epoch_at_rest_leaves_the_report_of_a_failure(tmp_path: Path, rest: Signal) -> None:
+    """A restarted kernel knows of the failure by this report alone; its side panel said "stopped" of an application that had failed."""
+    writer, control = make(tmp_path)
+    control.report({"state": "failed", "failure": {"message": "no price"}})
+    writer.signal(1, rest)
+    plan: Any = SimpleNamespace(application_id="app", config=StreamsConfig({"application.id": "app"}), generation=1)
+    told = _Runner(plan, 0, control, "", None, Epoch(time.monotonic() + 2), None).run()
+    assert told.state == rest.value
+    assert writer.reports(1)[0]["failure"] == {"message": "no price"}
