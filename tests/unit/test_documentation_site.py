@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from workshop.commands import defaults_page
 from workshop.commands.docs_hooks import api_pages, api_reference, code_links, line_of
 from workshop.commands.package_pictures import pictures
 
@@ -52,6 +53,11 @@ def test_a_file_that_the_architecture_links_to_defines_the_name(name: str, file:
 def test_a_name_that_is_not_defined_is_an_error() -> None:
     with pytest.raises(LookupError, match="StreamTask.fly is not defined"):
         line_of("kstreams_repl/engine/runtime/task.py", "StreamTask.fly")
+
+
+def test_the_page_of_defaults_is_current() -> None:
+    written = defaults_page.PAGE.read_text(encoding="utf-8")
+    assert written == defaults_page.page(), "a default or its meaning changed: python -m workshop.commands.defaults_page"
 
 
 def test_the_pictures_of_the_packages_are_current() -> None:

@@ -20,6 +20,7 @@ from kstreams_repl.engine.topology.names import changelog_topic
 from kstreams_repl.engine.topology.node_diff import NodeChange, whole_code
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.pictures.mimebundle import mimebundle, text_of
+from kstreams_repl.pictures.table import Table
 from kstreams_repl.repl.session.application.application_view import ApplicationView
 from kstreams_repl.repl.session.application.edits import edit as plan_edits
 from kstreams_repl.repl.session.application.edits.edit import (
@@ -45,6 +46,7 @@ from kstreams_repl.repl.session.topics.records import ReadRecord
 from kstreams_repl.repl.session.topics.source_serdes import built_with_serdes
 from kstreams_repl.repl.session.views.counts.consumer_lag import FEW
 from kstreams_repl.repl.session.views.counts.counts_reader import CountsReader
+from kstreams_repl.repl.session.views.explanation import explain
 from kstreams_repl.repl.session.views.picture.picture_overlay import silent_lines, summary_of
 from kstreams_repl.system.durations import Seconds, as_seconds
 from kstreams_repl.system.errors import DeployError, IllegalStateError, TaskMigratedError
@@ -412,6 +414,20 @@ class Application(ApplicationView):
         """
         self._listeners = Listeners(self, self._listeners, state=state, restore=restore, standby=standby, uncaught=uncaught)
         return self._listeners
+
+    def explain(self, *, timeout: Seconds = 5.0) -> Table:
+        """Return why its result may be empty or too small: one row for each question of ``docs/tasks/empty-results.md``, with its numbers.
+
+        Records are counted by the running tasks, at rest as of the last commit. For joins a sample of the topics runs in this process.
+
+        Args:
+            timeout: seconds after which no larger sample begins.
+
+        Example:
+            >>> app.explain().rows[1][:2]
+            ('Were records read?', 'words: 5 records')
+        """
+        return explain(self, seconds=as_seconds(timeout, "timeout"))
 
     # ---- showing
 
