@@ -41,8 +41,8 @@ def application_id_of(config: StreamsConfig) -> str:
     return validate_application_id(name, "application.id")
 
 
-def check_topics(admin: Admin, topology: Any, counts: Mapping[str, int]) -> None:
-    """Check that every topic with a fixed name exists.
+def check_topics(admin: Admin, topology: Any, config: StreamsConfig, counts: Mapping[str, int]) -> None:
+    """Check that every topic with a fixed name exists, that of the dead letters too.
 
     Raises:
         UnknownTopicError: some do not: all of them in ``topics``, with a "did you mean".
@@ -53,7 +53,7 @@ def check_topics(admin: Admin, topology: Any, counts: Mapping[str, int]) -> None
         isinstance(node, SourceNode) and node.pattern for node in topology.nodes.values()
     ):
         raise TopologyError("the topology reads no topic", hint="begin with builder.stream('topic') or builder.table('topic')")
-    read, written = missing_topics(topology, counts)
+    read, written = missing_topics(topology, config, counts)
     missing = (*read, *written)
     if not missing:
         return
@@ -73,11 +73,17 @@ def check_topics(admin: Admin, topology: Any, counts: Mapping[str, int]) -> None
     raise UnknownTopicError(what, hint=hint, topic=missing[0], topics=missing)
 
 
-def missing_topics(topology: Any, counts: Mapping[str, int]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def missing_topics(topology: Any, config: StreamsConfig, counts: Mapping[str, int]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the missing topics that are read, and those that are only written, without the application's own."""
     known = counts.keys() | set(topology.internal_topics)
     read = tuple(dict.fromkeys(name for name in topology.source_topics() if name not in known))
-    return read, tuple(dict.fromkeys(name for name in topology.sink_topics() if name not in known and name not in read))
+    return read, tuple(dict.fromkeys(name for name in written_topics(topology, config) if name not in known and name not in read))
+
+
+def written_topics(topology: Any, config: StreamsConfig) -> list[str]:
+    """Return the topics of the sinks and of the dead letters: without that one the first bad record would stop the application."""
+    dead_letters = config["errors.dead.letter.queue.topic.name"]
+    return [*topology.sink_topics(), *([dead_letters] if dead_letters else ())]
 
 
 def create_internal_topics(
@@ -122,7 +128,7 @@ def make_plan(
     application_id = application_id_of(config)
     existing = admin.topics(internal=True)
     counts = {name: count for name, count in existing.items() if not name.startswith("__")}  # without Kafka's own
-    check_topics(admin, topology, counts)
+    check_topics(admin, topology, config, counts)
     _check_snapshots(config, new=generation == 1 and not remote)
     resolved = resolve_partitions(topology, application_id, counts, grouper=config["partition.grouper"], topic_configs=config.topic_configs)
     known = counts | create_internal_topics(admin, resolved, config, existing)

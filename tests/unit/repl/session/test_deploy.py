@@ -384,6 +384,18 @@ def test_a_deploy_makes_the_topics_that_it_only_writes(session: SmallSession, cl
     assert cluster.topics()["new"] == 3
 
 
+def test_the_topic_of_the_dead_letters_is_asked_for_and_made_as_those_of_the_sinks(session: SmallSession, cluster: SmallCluster) -> None:
+    """It was missed at the first bad record, which stopped the application that was to go on without it."""
+    config = {"errors.dead.letter.queue.topic.name": "dead", "processing.exception.handler": "continue"}
+    with pytest.raises(UnknownTopicError, match="writes topic 'dead', which is not on the broker") as caught:
+        session.deploy(writing("out"), "app", config=config)
+    assert "create_topics=True" in caught.value.hint
+    session.deploy(writing("out"), "app", config=config, create_topics=True)
+    assert cluster.topics()["dead"] == 4
+    session.deploy(writing("out"), "other", config={**config, "errors.dead.letter.queue.topic.name": "dead-2"}, create_topics={"dead-2": 1})
+    assert cluster.topics()["dead-2"] == 1
+
+
 def test_a_topic_that_is_read_is_not_made_unless_it_is_named_and_then_nothing_is(session: SmallSession, cluster: SmallCluster) -> None:
     with pytest.raises(UnknownTopicError, match="reads 'inn' and writes 'a'"):
         session.deploy(writing("a", source="inn"), "app", create_topics=True)

@@ -81,7 +81,7 @@ def deploy(
     if from_savepoint is not None and not share_outputs:
         refuse_shared_outputs(client, name, built)
     # 3. Topics.
-    create_missing_topics(client, built, create_topics)
+    create_missing_topics(client, built, config, create_topics)
     needed = is_needed is None or is_needed(built, config)
     copartitions = CopartitionCheck(client.admin, built, wanted=config[COPARTITION_CHECK])
     # 4. The beginning.
@@ -150,7 +150,7 @@ def _config(client: ClusterClient, name: str, settings: Mapping[str, Any], start
     return config
 
 
-def create_missing_topics(client: ClusterClient, topology: Topology, wanted: Any) -> None:
+def create_missing_topics(client: ClusterClient, topology: Topology, config: StreamsConfig, wanted: Any) -> None:
     """Create the missing topics: with True those that the topology only writes, with a mapping those named.
 
     The mapping gives their partition counts. A topic that is read and not named is not created: its name is more likely mistyped.
@@ -165,12 +165,12 @@ def create_missing_topics(client: ClusterClient, topology: Topology, wanted: Any
             f"create_topics must be True or {{topic: partitions}}, got a {type(wanted).__name__}",
             hint=f'create_topics={{"{wanted}": {DEFAULT_PARTITIONS}}}',
         )
-    from kstreams_repl.host.spark.planning.plan_builder import missing_topics
+    from kstreams_repl.host.spark.planning.plan_builder import missing_topics, written_topics
 
     known = client.admin.topics()
-    read, written = missing_topics(topology, known)
+    read, written = missing_topics(topology, config, known)
     if isinstance(wanted, Mapping):
-        ours = {*topology.source_topics(), *topology.sink_topics()} - set(topology.internal_topics)
+        ours = {*topology.source_topics(), *written_topics(topology, config)} - set(topology.internal_topics)
         for topic in wanted:
             if topic not in ours:
                 raise TopologyError(

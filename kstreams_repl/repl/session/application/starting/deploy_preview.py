@@ -24,7 +24,7 @@ def check(admin: Admin, topology: Topology, application_id: str, config: Streams
     from kstreams_repl.host.spark.planning.plan_builder import check_topics
 
     counts = admin.topics()
-    check_topics(admin, topology, counts)
+    check_topics(admin, topology, config, counts)
     return resolve_partitions(topology, application_id, counts, grouper=config["partition.grouper"])
 
 
