@@ -12,7 +12,7 @@ from typing import Any
 from kstreams_repl.engine.operators.tables.table_suppress import TableSuppress
 from kstreams_repl.engine.topology.nodes import SinkNode
 from kstreams_repl.engine.topology.topology import Topology
-from kstreams_repl.pictures.table import Table
+from kstreams_repl.pictures.table import MAX_TEXT_CELL, Table
 from kstreams_repl.pictures.wording import counted
 from kstreams_repl.repl.session.application.read_only import ReadOnlyApplication
 from kstreams_repl.repl.session.views.counts.record_counts import LATE, Counts, NodeRate, input_sources, late_text, waiting_text
@@ -24,15 +24,15 @@ _REJECTS = ("filter", "branch", "flat_map")
 _NULLS = ("null ", "negative timestamp")
 
 QUESTIONS = {
-    "Does it run?": "app.wait(), session.logs(name): docs/tasks/error-handling.md",
-    "Were records read?": "produce them, or start earlier: session.deploy(..., start='earliest') under another name",
+    "Does it run?": "app.wait() raises why; session.logs(name)",
+    "Were records read?": "session.read(topic); session.reset(name) reads again",
     "Are all processed and committed?": "app.wait(60)",
-    "Does a filter reject them?": "app.tap(node above it): what are its values?",
-    "Were they dropped as late?": "a grace on the window: docs/concepts/late-records.md",
-    "Have they a key, a value and a time?": "select_key(...) in front of it; produce(..., key=, timestamp=)",
-    "Could they be read and processed?": "app.failed_record, the dead-letter topic: docs/tasks/error-handling.md",
-    "Do the keys of a join match?": "make the keys equal with select_key(...), or join by foreign_key=",
-    "Is a window still open?": "records of a later time close it: docs/recipes/final-results.md",
+    "Does a filter reject them?": "app.tap(node above it) shows its values",
+    "Were they dropped as late?": "a grace: docs/concepts/late-records.md",
+    "Have they a key, a value and a time?": "select_key(...); produce(..., key=, timestamp=)",
+    "Could they be read and processed?": "app.failed_record; docs/tasks/error-handling.md",
+    "Do the keys of a join match?": "select_key(...), or join(..., foreign_key=)",
+    "Is a window still open?": "later records close it: docs/recipes/final-results.md",
     "Was something written?": "session.read(topic)",
 }
 """What is asked, in the order of a record's way, and what to do then."""
@@ -62,7 +62,8 @@ def explain(app: ReadOnlyApplication, *, seconds: float) -> Table:
         for (question, do), found in zip(QUESTIONS.items(), answers, strict=True)
         for answer in found or ["–"]
     ]
-    return Table.of(("question", "here", "then"), rows, title=app.name, note="docs/tasks/empty-results.md")
+    whole = [answer for _, answer, _ in rows if len(answer) > MAX_TEXT_CELL]
+    return Table.of(("question", "here", "then"), rows, title=app.name, note="\n".join([*whole, "docs/tasks/empty-results.md"]))
 
 
 def _state(app: ReadOnlyApplication) -> list[str]:

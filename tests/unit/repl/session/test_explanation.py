@@ -61,7 +61,9 @@ def told(cluster: Cluster, folder: Path, builder: ks.StreamsBuilder, **config: A
         app = session.deploy(builder, "app", config=SERDES | {"state.dir": str(folder / "state")} | config)
         app.resume()
         answers: dict[str, list[tuple[str, str]]] = {}
-        for question, here, then in app.explain().rows:
+        table = app.explain()
+        for question, here, then in table.rows:
+            assert here in repr(table) and then in repr(table), "a terminal shows it whole"
             answers.setdefault(question, []).append((here, then))
         app.stop()
     return answers
