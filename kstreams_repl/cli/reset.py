@@ -53,6 +53,7 @@ def main(
             to=next(iter(given.values()), None),
             shift_by=shift_by,
             delete_stop_offsets=delete_stopoffsets,
+            dry_run=True,
         )
         shown = found.table()
         if found:  # its note names the call of a session
