@@ -82,7 +82,7 @@ def _whole(value: Any) -> int:
     return number
 
 
-def _serde(value: object) -> Any:
+def _serde(value: object) -> object:
     from kstreams_repl.engine import serdes
 
     if value is not None:
@@ -90,7 +90,7 @@ def _serde(value: object) -> Any:
     return value
 
 
-def _handler(value: object) -> Any:
+def _handler(value: object) -> object:
     if value is not None and kafka_streams_keys.handler_word(value) not in ("fail", "continue") and not callable(value):
         raise ValueError("expected 'fail', 'continue' or a callable (context, error) -> Response")
     return value
@@ -118,13 +118,13 @@ def _name(value: object) -> str | None:
     return None if value is None else validate_name(value, "topic")
 
 
-def _grouper(value: object) -> Any:
+def _grouper(value: object) -> object:
     if value is not None and not callable(getattr(value, "group", None)):
         raise ValueError("expected an object with group(partitions_per_topic)")
     return value
 
 
-def _extractor(value: object) -> Any:
+def _extractor(value: object) -> object:
     if value is not None and not callable(value):
         raise ValueError("expected a function (record, partition_time) -> ms, such as one of kstreams_repl.timestamps")
     return value
@@ -185,7 +185,7 @@ def _drift(value: object) -> int | None:
     return None if value is None else _at_least(-1)(value)
 
 
-def _scheduler(value: object) -> Any:
+def _scheduler(value: object) -> object:
     return value if callable(value) else _one_of("most-buffered", "longest-waiting")(value)
 
 

@@ -94,7 +94,7 @@ _EXTRACTORS: Mapping[str, str] = {
 _STORES: Mapping[str, str] = {"RocksDBDslStoreSuppliers": "rocksDB", "InMemoryDslStoreSuppliers": "in_memory"}
 
 
-def known_value(name: str, value: object) -> Any:
+def known_value(name: str, value: object) -> object:
     """Return a value in this library's form: Java class names of Kafka's serdes, stores and extractors become their counterparts; other
     values are unchanged.
     """
@@ -154,7 +154,7 @@ _HANDLERS = {
 """Kafka Streams' handler classes -> the equivalent word."""
 
 
-def handler_word(setting: object) -> Any:
+def handler_word(setting: object) -> object:
     """Return the word for the name of one of Kafka Streams' handler classes; other values unchanged.
 
     Example:

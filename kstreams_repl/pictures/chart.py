@@ -92,7 +92,7 @@ class Chart:
     def __repr__(self) -> str:
         return f"Chart({self.title}, {counted(len(self.points), 'point')})"
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         return {"text/plain": repr(self), "text/html": str(self.html())}
 
 

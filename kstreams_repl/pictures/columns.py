@@ -188,7 +188,7 @@ def _windowed(values: Iterable[Windowed | None], unreadable: int) -> Decoded:
     )
 
 
-def as_array(values: Sequence[Any]) -> pa.Array:
+def as_array(values: Sequence[object]) -> pa.Array:
     """Convert Python values to Arrow, nested ones to structs; values without a common type are shown as text, of dicts and lists only those
     fields and elements that have none."""
     try:
@@ -229,12 +229,12 @@ def _without_uuids(value: Any) -> Any:
     return str(value) if kind is UUID else value
 
 
-def as_texts(values: Iterable[Any]) -> pa.Array:
+def as_texts(values: Iterable[object]) -> pa.Array:
     """Return each value as it is displayed."""
     return pa.array([None if value is None else _as_text(value) for value in values], pa.string())
 
 
-def _as_text(value: Any) -> str:
+def _as_text(value: object) -> str:
     try:
         text = value if isinstance(value, str) else repr(value)
     except Exception as error:  # a user's own __repr__

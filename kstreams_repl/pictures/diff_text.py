@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from kstreams_repl.pictures.markup import Markup, clean_text, element, style_sheet
 
@@ -86,7 +85,7 @@ class DiffText:
     def __repr__(self) -> str:
         return self.text() or "no difference"
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         return {"text/plain": repr(self), "text/html": str(self.html() if self else element("div", "no difference"))}
 
 

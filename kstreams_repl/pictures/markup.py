@@ -11,7 +11,6 @@ import base64
 import re
 from collections.abc import Iterable
 from html import escape
-from typing import Any
 
 _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9:-]*", re.ASCII)
 _VOID = frozenset({"br", "hr", "img", "input"})
@@ -31,7 +30,7 @@ class Markup(str):
     __slots__ = ()
 
 
-def clean_text(value: Any, *, limit: int | None = None) -> str:
+def clean_text(value: object, *, limit: int | None = None) -> str:
     """Return a text in which nothing controls a terminal or a browser; removed characters are shown as ``\\x1b``-like escapes.
 
     Args:
@@ -43,7 +42,7 @@ def clean_text(value: Any, *, limit: int | None = None) -> str:
     return _INERT.sub(_visible, text)
 
 
-def one_line(value: Any, *, limit: int | None = None) -> str:
+def one_line(value: object, *, limit: int | None = None) -> str:
     """Return `clean_text` on one line: newlines and tabs are escaped too."""
     return clean_text(value, limit=limit).replace("\n", "\\n").replace("\t", "\\t")
 
@@ -53,12 +52,12 @@ def _visible(found: re.Match[str]) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def text(value: Any) -> Markup:
+def text(value: object) -> Markup:
     """Return escaped text."""
     return value if isinstance(value, Markup) else Markup(escape(clean_text(value), quote=True))
 
 
-def element(tag: str, *children: Any, **attributes: Any) -> Markup:
+def element(tag: str, *children: object, **attributes: object) -> Markup:
     """Return one element. In attribute names a trailing underscore is dropped and others become hyphens: ``class_``,
     ``data_node``.
 
@@ -75,7 +74,7 @@ def element(tag: str, *children: Any, **attributes: Any) -> Markup:
     return Markup(f"<{tag}{shown}>{join(children)}</{tag}>")
 
 
-def join(parts: Iterable[Any]) -> Markup:
+def join(parts: Iterable[object]) -> Markup:
     """Return the concatenated parts, each escaped unless it is markup; None parts are skipped."""
     return Markup("".join(text(part) for part in parts if part is not None))
 
@@ -96,7 +95,7 @@ def image(svg: Markup, *, alt: str, width: float, height: float, class_: str) ->
     )  # fmt: skip
 
 
-def _attribute(name: str, value: Any) -> str:
+def _attribute(name: str, value: object) -> str:
     name = name.rstrip("_").replace("_", "-")
     _check(_NAME.fullmatch(name) and not name.lower().startswith("on"), name)
     shown = clean_text(value)
@@ -104,6 +103,6 @@ def _attribute(name: str, value: Any) -> str:
     return f' {name}="{escape(shown, quote=True)}"'
 
 
-def _check(condition: Any, what: str) -> None:
+def _check(condition: object, what: str) -> None:
     if not condition:
         raise ValueError(f"markup refused: {what!r}")

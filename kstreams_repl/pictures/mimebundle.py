@@ -57,7 +57,7 @@ def attach(cls: type, render: Any) -> None:
     if "_repr_mimebundle_" in vars(cls):
         return
 
-    def _repr_mimebundle_(self: Any, include: Any = None, exclude: Any = None) -> dict[str, str]:
+    def _repr_mimebundle_(self: Any, include: object = None, exclude: object = None) -> dict[str, str]:
         bundle: dict[str, str] = render(self)
         return bundle
 

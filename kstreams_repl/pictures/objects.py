@@ -39,7 +39,7 @@ def show_stream(stream: Any) -> dict[str, str]:
 
 
 def _show(
-    thing: Any, preview: Callable[[], Topology], problems: Callable[[], Iterable[Any]], *, here: str | None = None
+    thing: object, preview: Callable[[], Topology], problems: Callable[[], Iterable[Any]], *, here: str | None = None
 ) -> dict[str, str]:
     try:
         topology = preview()

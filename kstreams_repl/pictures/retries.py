@@ -86,7 +86,7 @@ class RetrySource(Protocol):
         """
 
 
-def async_operator(nodes: Mapping[str, Any], name: str) -> StreamAsync:
+def async_operator(nodes: Mapping[str, object], name: str) -> StreamAsync:
     """Return the operator of an asynchronous node.
 
     Raises:
@@ -101,7 +101,7 @@ def async_operator(nodes: Mapping[str, Any], name: str) -> StreamAsync:
     return known[name]
 
 
-def waiting_record(task: int, number: int, row: PendingRow, operator: StreamAsync, config: Mapping[str, Any]) -> WaitingRecord | None:
+def waiting_record(task: int, number: int, row: PendingRow, operator: StreamAsync, config: Mapping[str, object]) -> WaitingRecord | None:
     """Return a row of an asynchronous node's store as a record; None if it does not wait off the main path."""
     if not row.due:
         return None
@@ -216,5 +216,5 @@ class Retries(Frames):
     def __repr__(self) -> str:
         return f"Retries({self.node!r}, {counted(len(self), 'record')})"
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         return self.table()._repr_mimebundle_(include, exclude)

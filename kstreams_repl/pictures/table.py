@@ -166,11 +166,11 @@ class Table(Frames):
             notes.insert(0, f"{MAX_ROWS} of {len(self.rows):,} rows")
         return notes
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         return {"text/plain": self.text(), "text/html": str(self.html())}
 
 
-def value_text(value: Any, limit: int = MAX_CELL) -> str:
+def value_text(value: object, limit: int = MAX_CELL) -> str:
     """Return one value as the text of a cell: text as it is, structures as JSON, bytes and other values as `repr`; huge values
     are cut before they are formatted."""
     if value is None:
@@ -192,17 +192,17 @@ def value_text(value: Any, limit: int = MAX_CELL) -> str:
         return f"<{type(value).__name__}: {type(error).__name__} while it was shown>"
 
 
-def _as_json(value: Any) -> str:
+def _as_json(value: object) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, default=value_text)
     except (TypeError, ValueError, RecursionError):  # keys that JSON does not support; a circular structure
         return repr(value)
 
 
-def _class_of(value: Any, is_right: bool) -> str | None:
+def _class_of(value: object, is_right: bool) -> str | None:
     return "number" if is_right else "json" if isinstance(value, dict | list | tuple) else None
 
 
-def _is_numeric(values: Sequence[Any]) -> bool:
+def _is_numeric(values: Sequence[object]) -> bool:
     numbers = [isinstance(value, int | float | Decimal) and not isinstance(value, bool) for value in values if value is not None]
     return bool(numbers) and all(numbers)

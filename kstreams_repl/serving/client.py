@@ -73,7 +73,7 @@ class QueryClient(ClientRequests):
         options["has_key"] = True
         return self.query("get", store, key, **options).value
 
-    def get_many(self, store: str, keys: Iterable[Any], *, stale: bool = False) -> dict[Any, Any]:
+    def get_many(self, store: str, keys: Iterable[object], *, stale: bool = False) -> dict[Any, Any]:
         """Return the values of many keys, without those that are absent.
 
         Args:
@@ -89,7 +89,7 @@ class QueryClient(ClientRequests):
         return {row["key"]: value_of(row) for page in pages for row in page.rows}
 
     def pages_of_many(
-        self, store: str, keys: Iterable[Any], *, stale: bool = False, partition: int | None = None
+        self, store: str, keys: Iterable[object], *, stale: bool = False, partition: int | None = None
     ) -> list[RemoteResult]:
         """Return the answers of which `get_many` is made.
 
@@ -103,7 +103,7 @@ class QueryClient(ClientRequests):
         reads = reads_of_many(store, keys, stale, partition)
         return [self._result(self._ask(lambda turn, read=read: self._route(read, turn))) for read in reads]
 
-    def query(self, kind: str, store: str, key: Any = None, **options: Unpack[ReadOptions]) -> RemoteResult:
+    def query(self, kind: str, store: str, key: object = None, **options: Unpack[ReadOptions]) -> RemoteResult:
         """Return one page of an answer, with its position.
 
         Args:
@@ -121,7 +121,7 @@ class QueryClient(ClientRequests):
             self._refresh()
         return self._result(self._ask(lambda turn: self._route(read, turn)))
 
-    def rows(self, kind: str, store: str, key: Any = None, **options: Unpack[ReadOptions]) -> Iterator[tuple[Any, Any]]:
+    def rows(self, kind: str, store: str, key: object = None, **options: Unpack[ReadOptions]) -> Iterator[tuple[Any, Any]]:
         """Iterate over all rows of a read, page by page: (key, value), keys of windows and sessions as `Windowed`.
 
         Args:
@@ -273,7 +273,7 @@ class AsyncQueryClient(ClientRequests):
         options["has_key"] = True
         return (await self.query("get", store, key, **options)).value
 
-    async def get_many(self, store: str, keys: Iterable[Any], *, stale: bool = False) -> dict[Any, Any]:
+    async def get_many(self, store: str, keys: Iterable[object], *, stale: bool = False) -> dict[Any, Any]:
         """Return the values of many keys, without those that are absent.
 
         Args:
@@ -288,7 +288,7 @@ class AsyncQueryClient(ClientRequests):
             found |= {row["key"]: value_of(row) for row in answer.rows}
         return found
 
-    async def query(self, kind: str, store: str, key: Any = None, **options: Unpack[ReadOptions]) -> RemoteResult:
+    async def query(self, kind: str, store: str, key: object = None, **options: Unpack[ReadOptions]) -> RemoteResult:
         """Return one page of an answer, with its position.
 
         Args:
@@ -303,7 +303,7 @@ class AsyncQueryClient(ClientRequests):
             self._learn(*[plain_of(await self._ask(lambda turn, ask=ask: ask)) for ask in asks])
         return self._result(await self._ask(lambda turn: self._route(read, turn)))
 
-    async def rows(self, kind: str, store: str, key: Any = None, **options: Unpack[ReadOptions]) -> AsyncIterator[tuple[Any, Any]]:
+    async def rows(self, kind: str, store: str, key: object = None, **options: Unpack[ReadOptions]) -> AsyncIterator[tuple[Any, Any]]:
         """Iterate over all rows of a read, page by page.
 
         Args:

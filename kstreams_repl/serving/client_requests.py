@@ -143,7 +143,7 @@ class ClientRequests:
             tuple(plain.get("position_unknown", ())),
         )
 
-    def _read(self, kind: str, store: str, key: Any = None, **options: Unpack[ReadOptions]) -> Read:
+    def _read(self, kind: str, store: str, key: object = None, **options: Unpack[ReadOptions]) -> Read:
         given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
         unknown = given.keys() - ReadOptions.__annotations__.keys()
         if unknown:
@@ -218,7 +218,7 @@ def subscription(url: str, store: str, after: str | None, snapshot: bool | None)
     return Ask(url, "GET", f"/subscribe/{store}?{httpx.QueryParams(query)}")
 
 
-def reads_of_many(store: str, keys: Iterable[Any], stale: bool, partition: int | None = None) -> Iterator[Read]:
+def reads_of_many(store: str, keys: Iterable[object], stale: bool, partition: int | None = None) -> Iterator[Read]:
     asked = list(keys)
     for first in range(0, len(asked), _MANY):
         yield Read("many", store, keys=asked[first : first + _MANY], stale=stale, partition=partition)

@@ -157,7 +157,7 @@ class Discovery:
         return [host for host in self.metadata_for_all_clients() if everywhere or store in host.state_store_names]
 
     def query_metadata_for_key(
-        self, store: str, key: Any, *, serializer: Any = None, partitioner: Callable[..., Any] | None = None
+        self, store: str, key: object, *, serializer: object = None, partitioner: Callable[..., Any] | None = None
     ) -> KeyQueryMetadata:
         """Return the hosts that have the row of a key.
 
@@ -185,7 +185,7 @@ class Discovery:
             partition = partition_for_key(builder.key_serde.serialize(key) or b"", count)
         return self.metadata_for_partition(store, partition)
 
-    def keys_by_partition(self, store: str, keys: Iterable[Any]) -> dict[int, list[Any]]:
+    def keys_by_partition(self, store: str, keys: Iterable[object]) -> dict[int, list[Any]]:
         """Return the keys of a store grouped by their partitions, by Kafka's default partitioner.
 
         Raises:

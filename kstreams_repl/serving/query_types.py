@@ -46,7 +46,7 @@ class Query:
         raise NotImplementedError
 
 
-def _key(key: Any) -> Any:
+def _key(key: object) -> Any:
     if key is None:
         raise NullKeyError("a query's key must not be null", hint="ask for a key")
     return key
@@ -57,7 +57,7 @@ class _OfKey(Query):
     key: Any
 
     @classmethod
-    def with_key(cls, key: Any) -> Self:
+    def with_key(cls, key: object) -> Self:
         """Return the query of one key.
 
         Args:
@@ -115,7 +115,7 @@ class _OfRange(Query):
     order: ResultOrder = ResultOrder.ANY
 
     @classmethod
-    def with_range(cls, lower: Any = None, upper: Any = None) -> Self:
+    def with_range(cls, lower: object = None, upper: object = None) -> Self:
         """Return the query of lower <= key <= upper.
 
         Args:
@@ -129,7 +129,7 @@ class _OfRange(Query):
         return cls(lower, upper)
 
     @classmethod
-    def with_lower_bound(cls, lower: Any) -> Self:
+    def with_lower_bound(cls, lower: object) -> Self:
         """Return the query of lower <= key.
 
         Args:
@@ -143,7 +143,7 @@ class _OfRange(Query):
         return cls(lower)
 
     @classmethod
-    def with_upper_bound(cls, upper: Any) -> Self:
+    def with_upper_bound(cls, upper: object) -> Self:
         """Return the query of key <= upper.
 
         Args:
@@ -225,7 +225,7 @@ class WindowKeyQuery(Query):
     time_to: int
 
     @classmethod
-    def with_key_and_window_start_range(cls, key: Any, time_from: int, time_to: int) -> WindowKeyQuery:
+    def with_key_and_window_start_range(cls, key: object, time_from: int, time_to: int) -> WindowKeyQuery:
         """Return the query.
 
         Args:
@@ -383,7 +383,7 @@ class KeysQuery(Query):
     keys: tuple[Any, ...]
 
     @classmethod
-    def with_keys(cls, keys: Iterable[Any]) -> KeysQuery:
+    def with_keys(cls, keys: Iterable[object]) -> KeysQuery:
         """Return the query.
 
         Args:

@@ -140,7 +140,7 @@ def value_in(read: Read, store: Any) -> Any:
     return store.approximate_num_entries()
 
 
-def rows_of(read: Read, store: Any, builder: StoreBuilder) -> Iterator[tuple[Any, Any]]:
+def rows_of(read: Read, store: object, builder: StoreBuilder) -> Iterator[tuple[Any, Any]]:
     """Return the (key, value) that a store has for a read of `ROWS`, keys of windows and sessions as `Windowed`."""
     return _ROWS[read.kind](read, store, builder)
 

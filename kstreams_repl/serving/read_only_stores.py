@@ -29,7 +29,7 @@ class StorePart(Protocol):
 Parts = Callable[[], Sequence[StorePart]]
 
 
-def without_timestamp(item: Any) -> Any:
+def without_timestamp(item: object) -> Any:
     """Return what a read of a store with timestamps found, without them."""
     if type(item) is ValueAndTimestamp:
         return item.value
@@ -60,7 +60,7 @@ class _ReadOnlyStore:
         self._parts = parts
         self._show = None if stamped else without_timestamp
 
-    def _value(self, kind: str, key: Any, first: int | None = None, last: int | None = None, as_of: int | None = None) -> Any:
+    def _value(self, kind: str, key: object, first: int | None = None, last: int | None = None, as_of: int | None = None) -> Any:
         """Return the first part's answer that is not None."""
         if key is None:
             raise self._null_key()
@@ -86,7 +86,7 @@ class _ReadOnlyStore:
             RowIterator(held).close()
             raise
 
-    def _rows_of(self, kind: str, key: Any, **bounds: Any) -> RowIterator:
+    def _rows_of(self, kind: str, key: object, **bounds: Any) -> RowIterator:
         if key is None:
             raise self._null_key()
         return self._rows(kind, key=key, has_key=True, **bounds)
@@ -112,7 +112,7 @@ class ReadOnlyKeyValueStore(_ReadOnlyStore):
         """
         return self._value("get", key)
 
-    def get_many(self, keys: Iterable[Any]) -> dict[Any, Any]:
+    def get_many(self, keys: Iterable[object]) -> dict[Any, Any]:
         """Return the values of the keys that have one. Each partition answers as of one commit.
 
         Args:
@@ -128,7 +128,7 @@ class ReadOnlyKeyValueStore(_ReadOnlyStore):
                 break
         return found if self._show is None else {key: self._show(value) for key, value in found.items()}
 
-    def range(self, from_key: Any = None, to_key: Any = None) -> RowIterator:
+    def range(self, from_key: object = None, to_key: object = None) -> RowIterator:
         """Return (key, value) with from_key <= key <= to_key; None leaves that end open.
 
         Args:
@@ -136,7 +136,7 @@ class ReadOnlyKeyValueStore(_ReadOnlyStore):
         """
         return self._rows("range", low=from_key, high=to_key)
 
-    def reverse_range(self, from_key: Any = None, to_key: Any = None) -> RowIterator:
+    def reverse_range(self, from_key: object = None, to_key: object = None) -> RowIterator:
         """Return what `range` does, each partition from its last key to its first.
 
         Args:
@@ -152,7 +152,7 @@ class ReadOnlyKeyValueStore(_ReadOnlyStore):
         """Return what `all` does, each partition from its last key to its first."""
         return self._rows("range", reverse=True)
 
-    def prefix_scan(self, prefix: Any, serialize: Any = None) -> RowIterator:
+    def prefix_scan(self, prefix: object, serialize: object = None) -> RowIterator:
         """Return (key, value) whose serialized key begins with a prefix.
 
         Args:
@@ -171,7 +171,7 @@ class ReadOnlyKeyValueStore(_ReadOnlyStore):
 class ReadOnlyWindowStore(_ReadOnlyStore):
     """A window store, for reading. Bounds are window starts in milliseconds, inclusive on both ends."""
 
-    def fetch(self, key: Any, time_from: int, time_to: int | None = None) -> Any:
+    def fetch(self, key: object, time_from: int, time_to: int | None = None) -> Any:
         """Return the value of the window that starts at `time_from`; with `time_to`, an iterator of (window start, value).
 
         Args:
@@ -182,7 +182,7 @@ class ReadOnlyWindowStore(_ReadOnlyStore):
             return self._value("window", key, time_from)
         return self._rows_of("windows", key, time_from=time_from, time_to=time_to, show=with_start)
 
-    def backward_fetch(self, key: Any, time_from: int, time_to: int) -> RowIterator:
+    def backward_fetch(self, key: object, time_from: int, time_to: int) -> RowIterator:
         """Return (window start, value), the latest first.
 
         Args:
@@ -191,7 +191,7 @@ class ReadOnlyWindowStore(_ReadOnlyStore):
         """
         return self._rows_of("windows", key, time_from=time_from, time_to=time_to, reverse=True, show=with_start)
 
-    def fetch_range(self, from_key: Any, to_key: Any, time_from: int, time_to: int) -> RowIterator:
+    def fetch_range(self, from_key: object, to_key: object, time_from: int, time_to: int) -> RowIterator:
         """Return (windowed key, value) of several keys.
 
         Args:
@@ -200,7 +200,7 @@ class ReadOnlyWindowStore(_ReadOnlyStore):
         """
         return self._rows("windows", low=from_key, high=to_key, time_from=time_from, time_to=time_to)
 
-    def backward_fetch_range(self, from_key: Any, to_key: Any, time_from: int, time_to: int) -> RowIterator:
+    def backward_fetch_range(self, from_key: object, to_key: object, time_from: int, time_to: int) -> RowIterator:
         """Return what `fetch_range` does, in reverse.
 
         Args:
@@ -237,7 +237,7 @@ class ReadOnlyWindowStore(_ReadOnlyStore):
 class ReadOnlySessionStore(_ReadOnlyStore):
     """A session store, for reading."""
 
-    def fetch(self, key: Any) -> RowIterator:
+    def fetch(self, key: object) -> RowIterator:
         """Return (session, value) of a key.
 
         Args:
@@ -245,7 +245,7 @@ class ReadOnlySessionStore(_ReadOnlyStore):
         """
         return self._rows_of("sessions", key)
 
-    def backward_fetch(self, key: Any) -> RowIterator:
+    def backward_fetch(self, key: object) -> RowIterator:
         """Return what `fetch` does, the latest first.
 
         Args:
@@ -257,7 +257,7 @@ class ReadOnlySessionStore(_ReadOnlyStore):
         """Return every (session, value)."""
         return self._rows("sessions")
 
-    def fetch_range(self, from_key: Any = None, to_key: Any = None) -> RowIterator:
+    def fetch_range(self, from_key: object = None, to_key: object = None) -> RowIterator:
         """Return (session, value) of several keys.
 
         Args:
@@ -265,7 +265,7 @@ class ReadOnlySessionStore(_ReadOnlyStore):
         """
         return self._rows("sessions", low=from_key, high=to_key)
 
-    def backward_fetch_range(self, from_key: Any = None, to_key: Any = None) -> RowIterator:
+    def backward_fetch_range(self, from_key: object = None, to_key: object = None) -> RowIterator:
         """Return what `fetch_range` does, in reverse.
 
         Args:
@@ -273,7 +273,7 @@ class ReadOnlySessionStore(_ReadOnlyStore):
         """
         return self._rows("sessions", low=from_key, high=to_key, reverse=True)
 
-    def fetch_session(self, key: Any, start: int, end: int) -> Any:
+    def fetch_session(self, key: object, start: int, end: int) -> Any:
         """Return the value of one session.
 
         Args:
@@ -282,7 +282,7 @@ class ReadOnlySessionStore(_ReadOnlyStore):
         """
         return self._value("session", key, start, end)
 
-    def find_sessions(self, key: Any, earliest_end: int, latest_start: int) -> RowIterator:
+    def find_sessions(self, key: object, earliest_end: int, latest_start: int) -> RowIterator:
         """Return (session, value) of a key's sessions that end at `earliest_end` or later and start at `latest_start` or earlier.
 
         Args:
@@ -291,7 +291,7 @@ class ReadOnlySessionStore(_ReadOnlyStore):
         """
         return self._rows_of("sessions", key, time_from=earliest_end, time_to=latest_start)
 
-    def backward_find_sessions(self, key: Any, earliest_end: int, latest_start: int) -> RowIterator:
+    def backward_find_sessions(self, key: object, earliest_end: int, latest_start: int) -> RowIterator:
         """Return what `find_sessions` does, the latest first.
 
         Args:
@@ -300,7 +300,7 @@ class ReadOnlySessionStore(_ReadOnlyStore):
         """
         return self._rows_of("sessions", key, time_from=earliest_end, time_to=latest_start, reverse=True)
 
-    def find_sessions_range(self, from_key: Any, to_key: Any, earliest_end: int, latest_start: int) -> RowIterator:
+    def find_sessions_range(self, from_key: object, to_key: object, earliest_end: int, latest_start: int) -> RowIterator:
         """Return what `find_sessions` does, of several keys.
 
         Args:
@@ -309,7 +309,7 @@ class ReadOnlySessionStore(_ReadOnlyStore):
         """
         return self._rows("sessions", low=from_key, high=to_key, time_from=earliest_end, time_to=latest_start)
 
-    def backward_find_sessions_range(self, from_key: Any, to_key: Any, earliest_end: int, latest_start: int) -> RowIterator:
+    def backward_find_sessions_range(self, from_key: object, to_key: object, earliest_end: int, latest_start: int) -> RowIterator:
         """Return what `find_sessions_range` does, in reverse.
 
         Args:
@@ -331,7 +331,7 @@ class ReadOnlyVersionedStore(_ReadOnlyStore):
         """
         return self._value("get", key, as_of=as_of)
 
-    def versions(self, key: Any, time_from: int, time_to: int, newest_first: bool = True) -> RowIterator:
+    def versions(self, key: object, time_from: int, time_to: int, newest_first: bool = True) -> RowIterator:
         """Return the versions of a key that were valid at some time in a range.
 
         Args:
@@ -341,7 +341,7 @@ class ReadOnlyVersionedStore(_ReadOnlyStore):
         """
         return self._rows_of("versions", key, time_from=time_from, time_to=time_to, reverse=newest_first, show=value_only)
 
-    def range(self, from_key: Any = None, to_key: Any = None, as_of: int | None = None) -> RowIterator:
+    def range(self, from_key: object = None, to_key: object = None, as_of: int | None = None) -> RowIterator:
         """Return (key, version) with from_key <= key <= to_key.
 
         Args:

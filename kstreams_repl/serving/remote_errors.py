@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kstreams_repl.system import errors
 from kstreams_repl.system.errors import KStreamsError, QueryServerError
 
 
-def error_of(plain: Any, status: int) -> KStreamsError:
+def error_of(plain: object, status: int) -> KStreamsError:
     """Return the error that an answer describes; `QueryServerError` if it describes none.
 
     Example:

@@ -145,7 +145,7 @@ class RemotePart:
             return None, value_of(rows[0]) if rows else None
         return (self, None, map(pair, self._rest(rows, following))), None
 
-    def give(self, view: Any) -> None:
+    def give(self, view: object) -> None:
         """Nothing is held."""
 
     def _sent(self, read: Read) -> Read:

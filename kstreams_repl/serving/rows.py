@@ -34,7 +34,7 @@ def row_maker(builder: StoreBuilder) -> Callable[[Any, Any], dict[str, Any]]:
     return window
 
 
-def _stamped(key: Any, pair: tuple[Any, int]) -> dict[str, Any]:
+def _stamped(key: object, pair: tuple[object, int]) -> dict[str, Any]:
     return {"key": key, "value": pair[0], "timestamp": pair[1]}
 
 

@@ -126,14 +126,14 @@ def _attempt(
 class _Kept:
     """Takes no view back: rows of a query of the user's own share its view, which the answer holds."""
 
-    def __init__(self, task: Any) -> None:
+    def __init__(self, task: object) -> None:
         self.task = task
 
-    def give(self, view: Any) -> None:
+    def give(self, view: object) -> None:
         """Do nothing."""
 
 
-def ask(part: StorePart, query: Any, holder: Holder, view: Any, position: Callable[[], Position]) -> QueryResult:
+def ask(part: StorePart, query: object, holder: Holder, view: object, position: Callable[[], Position]) -> QueryResult:
     """Return what a part answers to a query, with the position after it; give the view back to its holder unless rows need it.
 
     Raises:
@@ -193,7 +193,7 @@ def refused_for_global_store() -> StateQueryResult:
     return StateQueryResult(global_result=QueryResult.for_failure(FailureReason.UNKNOWN_QUERY_TYPE, why))
 
 
-def _unknown(builder: StoreBuilder, query: Any, position: Position | None) -> QueryResult:
+def _unknown(builder: StoreBuilder, query: object, position: Position | None) -> QueryResult:
     why = f"store {builder.name!r} is a {builder.kind} store, which does not answer {query!r}"
     return QueryResult.for_failure(FailureReason.UNKNOWN_QUERY_TYPE, why, position)
 

@@ -75,7 +75,7 @@ class StateQueryRequest:
         """
         return cls(name)
 
-    def with_query(self, query: Query | Any) -> StateQueryRequest:
+    def with_query(self, query: Query | object) -> StateQueryRequest:
         """Return the request with a query.
 
         Args:
@@ -167,7 +167,7 @@ class QueryResult:
     execution_info: tuple[str, ...] = ()
 
     @classmethod
-    def for_result(cls, value: Any, position: Position | None = None) -> QueryResult:
+    def for_result(cls, value: object, position: Position | None = None) -> QueryResult:
         """Return an answer.
 
         Args:

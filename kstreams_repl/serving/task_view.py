@@ -207,7 +207,7 @@ class TaskView:
         self.store(builder)
         return self._engines[builder.name].approximate_count()
 
-    def get_many(self, builder: StoreBuilder, keys: Sequence[Any], *, headers: bool = False) -> list[Any]:
+    def get_many(self, builder: StoreBuilder, keys: Sequence[object], *, headers: bool = False) -> list[Any]:
         """Return what `get` returns for each key, for stores that have it; with timestamps as plain (value, timestamp) pairs."""
         store = self.store(builder, headers=headers)
         if builder.kind is StoreKind.VERSIONED:

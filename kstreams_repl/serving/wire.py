@@ -25,7 +25,7 @@ _DEPTH = 60
 _PLAIN = frozenset({str, int, bool, type(None)})
 
 
-def to_wire(value: Any, depth: int = 0) -> Any:
+def to_wire(value: object, depth: int = 0) -> Any:
     """Return a value of a store as JSON values.
 
     Example:
@@ -58,7 +58,7 @@ def to_wire(value: Any, depth: int = 0) -> Any:
     return {"$text": str(value)}
 
 
-def page_text(after: tuple[int, int, Any]) -> str:
+def page_text(after: tuple[int, int, object]) -> str:
     """Return where the next page begins, as text."""
     return json.dumps([after[0], after[1], to_wire(after[2])], separators=(",", ":"))
 
@@ -98,7 +98,7 @@ def keys_from_wire(keys: list[Any]) -> list[Any]:
     return keys if _PLAIN.issuperset(map(type, keys)) else list(map(from_wire, keys))
 
 
-def from_wire(value: Any, depth: int = 0) -> Any:
+def from_wire(value: object, depth: int = 0) -> Any:
     """Return the value that `to_wire` has written; what it had to write as text stays text.
 
     Raises:

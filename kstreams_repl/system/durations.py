@@ -11,7 +11,6 @@ import re
 from datetime import timedelta
 from fractions import Fraction
 from numbers import Integral, Real
-from typing import Any
 
 from kstreams_repl.system.errors import CallError, KStreamsError, TopologyError
 
@@ -21,7 +20,7 @@ _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 
 _TEXT = re.compile(r"(-?\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)", re.ASCII)
 
 
-def as_millis(value: Any, what: str, *, least: int | None = 0, error: type[KStreamsError] = TopologyError, **where: object) -> int:
+def as_millis(value: object, what: str, *, least: int | None = 0, error: type[KStreamsError] = TopologyError, **where: object) -> int:
     """Return a duration in milliseconds; a number is milliseconds.
 
     Args:
@@ -49,7 +48,7 @@ def as_millis(value: Any, what: str, *, least: int | None = 0, error: type[KStre
     return int(found)
 
 
-def as_seconds(value: Any, what: str, *, above: bool = False, error: type[KStreamsError] = CallError) -> float:
+def as_seconds(value: object, what: str, *, above: bool = False, error: type[KStreamsError] = CallError) -> float:
     """Return a duration in seconds, 0 or more; a number is seconds.
 
     Args:
@@ -75,7 +74,7 @@ def as_seconds(value: Any, what: str, *, above: bool = False, error: type[KStrea
     return float(found / 1_000)
 
 
-def _milliseconds(value: Any, unit: int) -> Fraction | None:
+def _milliseconds(value: object, unit: int) -> Fraction | None:
     """Return a duration in milliseconds, exactly; a number counts in units of so many. None: it is not a duration."""
     if isinstance(value, timedelta):
         return Fraction(value // timedelta(microseconds=1), 1_000)

@@ -33,7 +33,7 @@ def undying_when_forked(native: T) -> T:
     return when_forked(native, lambda copy: ctypes.pythonapi.Py_IncRef(ctypes.py_object(copy)))
 
 
-def finalizer_of(owner: Any, call: Callable[..., object], *arguments: Any) -> weakref.finalize[..., Any]:
+def finalizer_of(owner: object, call: Callable[..., object], *arguments: object) -> weakref.finalize[..., Any]:
     """Return a finalizer that runs when the owner or this process ends, and never in a forked child."""
     finalizer = weakref.finalize(owner, call, *arguments)
     when_forked(owner, lambda _: finalizer.detach())

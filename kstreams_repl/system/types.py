@@ -53,7 +53,7 @@ ProcessorSupplier = Callable[[], Any]
 Deserialize = Callable[[bytes], Any]
 
 
-def is_async(function: Any) -> bool:
+def is_async(function: object) -> bool:
     """Return whether a call of the function returns a coroutine or an asynchronous generator instead of its result."""
     while isinstance(function, functools.partial):
         function = function.func

@@ -26,7 +26,7 @@ Values = tuple[Any, ...]
 class DataFileWriter:
     """One open Parquet file."""
 
-    def __init__(self, log: TableLog, name: str, schema: pa.Schema, values: Mapping[str, Any]) -> None:
+    def __init__(self, log: TableLog, name: str, schema: pa.Schema, values: Mapping[str, object]) -> None:
         self.name = name
         self.values = values
         self.rows = 0
@@ -144,6 +144,6 @@ def _equal(columns: Sequence[pa.Array], values: Values) -> pa.Array:
     return mask
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """Return a value as Hive's directories have it."""
     return "__HIVE_DEFAULT_PARTITION__" if value is None else quote(str(value), safe=" ")

@@ -86,5 +86,5 @@ class DeltaLog:
         return {uri.rpartition("/")[2] for uri in self._table.file_uris()}
 
 
-def _texts(values: Mapping[str, Any]) -> dict[str, str | None]:
+def _texts(values: Mapping[str, object]) -> dict[str, str | None]:
     return {name: None if value is None else str(value) for name, value in values.items()}

@@ -58,7 +58,7 @@ class ParquetLog:
         added: Sequence[DataFile],
         removed: Sequence[str],
         positions: Mapping[str, int] | None = None,
-        offsets: Mapping[str, Any] | None = None,
+        offsets: Mapping[str, object] | None = None,
     ) -> None:
         """Commit added and removed files.
 

@@ -48,7 +48,7 @@ class RowBatches:
         takes_key, add_context = self._table.key_column is not None, self._contexts.append
         flat = not any(pa.types.is_nested(field.type) for field in self._table.schema)
 
-        def append(key: Any, value: Any, timestamp: int) -> None:
+        def append(key: object, value: object, timestamp: int) -> None:
             add_value(value.copy() if flat and type(value) is dict else own_copy(value))
             add_time(timestamp)
             if takes_key:
@@ -90,7 +90,7 @@ class RowBatches:
             self.batches.append(pa.concat_batches(fitting))
 
 
-def record_batch(table: TableFiles, values: Sequence[Any], keys: Sequence[Any], times: Sequence[int]) -> pa.RecordBatch:
+def record_batch(table: TableFiles, values: Sequence[object], keys: Sequence[object], times: Sequence[int]) -> pa.RecordBatch:
     """Return the rows of some records.
 
     Raises:
@@ -118,7 +118,7 @@ def record_batch(table: TableFiles, values: Sequence[Any], keys: Sequence[Any], 
     return pa.RecordBatch.from_arrays(columns, schema=table.schema)
 
 
-def _fields(table: TableFiles, values: Sequence[Any]) -> pa.StructArray | None:
+def _fields(table: TableFiles, values: Sequence[object]) -> pa.StructArray | None:
     """Return the columns that are fields of the values, converted in one pass; None if some need a conversion of their own."""
     derived = table.derived
     own = [field for field in table.schema if field.name not in derived]
@@ -133,7 +133,7 @@ def _fields(table: TableFiles, values: Sequence[Any]) -> pa.StructArray | None:
         return None
 
 
-def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+def _array(values: Sequence[object], kind: pa.DataType) -> pa.Array:
     try:
         return exact_array(values, kind)
     except MISFIT:

@@ -95,7 +95,7 @@ def _header(record: TestRecord, name: str) -> str | None:
     return None if value is None else value.decode()
 
 
-def _comparable(cell: object) -> Any:
+def _comparable(cell: object) -> object:
     return str(cell) if cell is not None and not isinstance(cell, str | int | float | list | dict) else cell
 
 

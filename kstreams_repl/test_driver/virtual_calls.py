@@ -168,14 +168,14 @@ class VirtualCaller:
         """Run the node's function for a call at the driver's next step."""
         self._runner.put(self._caller, call, done)
 
-    def ask(self, question: Callable[[], Any], put: Callable[[Callable[[], None]], None]) -> Any:
+    def ask(self, question: Callable[[], Any], put: Callable[[Callable[[], None]], None]) -> object:
         """Answer at once: the task's thread is this one."""
         return _answered(question) if self._caller.is_async else question()
 
 
-async def _answered(question: Callable[[], Any]) -> Any:
+async def _answered(question: Callable[[], Any]) -> object:
     return question()
 
 
-async def _at_once(work: Callable[[], Any]) -> Any:
+async def _at_once(work: Callable[[], Any]) -> object:
     return work()

@@ -106,11 +106,11 @@ def _copied(share: Share, consumer: Any, producer: TransactionalProducer) -> tup
     return began or time.time(), time.time()
 
 
-def _broken(message: Any, error: Any) -> None:
+def _broken(message: object, error: object) -> None:
     raise KStreamsError(f"reading failed: {error}", hint="the broker's log says more")
 
 
-def _commit(producer: TransactionalProducer, positions: Mapping[TopicPartition, int], group: Any) -> None:
+def _commit(producer: TransactionalProducer, positions: Mapping[TopicPartition, int], group: object) -> None:
     producer.begin()
     producer.flush()
     producer.send_offsets({at: (offset, "") for at, offset in positions.items()}, group)

@@ -74,7 +74,7 @@ def comparison_options(*, runs: int) -> Callable[[Any], Any]:
         where,
     ]
 
-    def add(command: Any) -> Any:
+    def add(command: object) -> Any:
         for option in reversed(options):
             command = option(command)
         return command
@@ -192,7 +192,7 @@ def _emit_theirs(bench: str, case: Case, runs: Sequence[PeerRun]) -> None:
     )
 
 
-def _emit(bench: str, name: str, runs: Sequence[MeasuredRun] | Sequence[PeerRun], **fields: Any) -> None:
+def _emit(bench: str, name: str, runs: Sequence[MeasuredRun] | Sequence[PeerRun], **fields: object) -> None:
     rates = [run.rate for run in runs]
     json_output.emit(
         bench,

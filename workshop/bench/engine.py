@@ -49,7 +49,7 @@ class _Sink:
         def send(key: bytes | None, value: bytes | None, timestamp: int, headers: Headers, partition: int | None = None) -> None:
             append((key, value, timestamp))
 
-        def send_many(keys: Any, values: Any, timestamps: Any, headers: Any, partitions: Any) -> None:
+        def send_many(keys: Any, values: Any, timestamps: Any, headers: object, partitions: object) -> None:
             extend(zip(keys, values, timestamps, strict=True))
 
         return send, send_many
@@ -248,7 +248,7 @@ def _run_queries(cases: list[str], rows: list[workloads.Row], runs: int, keys: i
         _emit(name, [rates[case] for rates in turns], len(rows), keys, fields=fields, to_functions=to_functions)
 
 
-def _emit(case: str, rates: list[float], records: int, keys: int, **more: Any) -> None:
+def _emit(case: str, rates: list[float], records: int, keys: int, **more: object) -> None:
     spread = json_output.spread(rates)
     json_output.emit("engine", case, json_output.median(rates), "records/s", **more, **spread, records=records, keys=keys)
 

@@ -23,7 +23,7 @@ _MISSED = f"{__name__}.missed"
 """Key in a command's context for the lines that missed their target."""
 
 
-def emit(bench: str, case: str, value: float, unit: str, **fields: Any) -> Line:
+def emit(bench: str, case: str, value: float, unit: str, **fields: object) -> Line:
     """Print one measurement and return it, with its target and verdict if it has a target; fields that are None are omitted."""
     line: Line = {"bench": bench, "case": case, "value": value, "unit": unit}
     line |= {name: field for name, field in fields.items() if field is not None}
@@ -40,7 +40,7 @@ def strict_option(command: Callable[..., None]) -> Callable[..., None]:
 
     @click.option("--strict", is_flag=True, help="Exit status 1 if a target is missed; all lines are printed nevertheless.")
     @wraps(command)
-    def measured(*, strict: bool, **options: Any) -> None:
+    def measured(*, strict: bool, **options: object) -> None:
         command(**options)
         missed: list[Line] = click.get_current_context().meta.get(_MISSED, [])
         if strict and missed:

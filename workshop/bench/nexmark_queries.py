@@ -31,7 +31,7 @@ class Auctions(QueryTopics):
 
     key_serde = serdes.long
 
-    def bids(self, **options: Any) -> KStream:
+    def bids(self, **options: object) -> KStream:
         return self.stream("bid", **options)
 
     @property
@@ -308,7 +308,7 @@ def _no_bids() -> Json:
     return {"total": 0, "rank1": 0, "rank2": 0, "rank3": 0, "min": None, "max": None, "avg": None, "sum": 0}
 
 
-def _statistics(key: Any, bid: Json, stats: Json) -> Json:
+def _statistics(key: object, bid: Json, stats: Json) -> Json:
     price = bid["price"]
     stats["total"] += 1
     stats[f"rank{_rank(price)}"] += 1

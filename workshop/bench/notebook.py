@@ -50,7 +50,7 @@ def main(
         _emit(PICTURE, _picture(testbed, nodes, max(runs, 20), config), nodes=nodes)
 
 
-def _emit(case: str, values: list[float], **fields: Any) -> None:
+def _emit(case: str, values: list[float], **fields: object) -> None:
     json_output.emit(BENCH, case, json_output.median(values, digits=4), "s", **json_output.spread(values, digits=4), **fields)
 
 

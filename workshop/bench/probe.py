@@ -130,7 +130,7 @@ class Probe:
             self._error = error
 
 
-def _on_error(message: Any, error: Any) -> None:
+def _on_error(message: object, error: Any) -> None:
     if not is_partition_end(error) and not is_passing(error):
         raise KStreamsError(f"the probe's topic cannot be read: {error.str()}")
 
@@ -151,7 +151,7 @@ def await_running(app: Application, seconds: float = 60.0) -> None:
         time.sleep(0.02)
 
 
-def edited(probe: Probe, app: Application, changed: Any, *, is_new: Callable[[Arrival], bool], max_seconds: float = 60.0) -> float:
+def edited(probe: Probe, app: Application, changed: object, *, is_new: Callable[[Arrival], bool], max_seconds: float = 60.0) -> float:
     """Return the seconds from the call of `edit` until a committed record has passed the new code, while records are sent all the
     time.
 

@@ -400,11 +400,11 @@ def _usual(name: str, lines: Sequence[Line]) -> Any:
     return value if times > max(1, len(lines) / 2) else None
 
 
-def _is(common: Mapping[str, Any], name: str, line: Line) -> bool:
+def _is(common: Mapping[str, object], name: str, line: Line) -> bool:
     return name in common and common[name] == _hashable(line[name])
 
 
-def _hashable(value: Any) -> Any:
+def _hashable(value: object) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -413,7 +413,7 @@ def _named(names: Iterable[str], line: Line) -> str:
     return ", ".join(f"{name} {value}" for name, value in fields if f"{value} {name}" not in line.get("case", ""))
 
 
-def _peer(peer: Line | None, line: Line, common: Mapping[str, Any]) -> str:
+def _peer(peer: Line | None, line: Line, common: Mapping[str, object]) -> str:
     """Return the value and details of a peer's line, without what stands in the row or above the table."""
     if peer is None:
         return ""
@@ -436,7 +436,7 @@ _TABLES: Mapping[str, Callable[[Mapping[str, Line]], str]] = {
 }
 
 
-def _value(name: str, value: Any) -> str:
+def _value(name: str, value: object) -> str:
     return _verdict(value) if name in ("met", "held") else _number(value)
 
 
@@ -445,7 +445,7 @@ def _verdict(met: Any) -> str:
     return {True: "yes", False: "NO"}.get(met, "")
 
 
-def _number(value: Any) -> str:
+def _number(value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return ", ".join(map(_number, value)) if isinstance(value, list) else str(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:,.10g}"

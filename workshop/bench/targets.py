@@ -38,7 +38,7 @@ class Target:
         sign = f"{self.comparison} {self.bound:,.10g}" if not isinstance(self.bound, bool) else ""
         return sign if self.of == "value" else f"{self.of.replace('_', ' ')} {sign}".strip()
 
-    def met(self, line: Mapping[str, Any]) -> bool | None:
+    def met(self, line: Mapping[str, object]) -> bool | None:
         """Return whether the target is met; None if the line lacks a field."""
         found = line.get(self.of)
         return None if found is None else _COMPARE[self.comparison](found, self.bound)

@@ -62,7 +62,7 @@ def no_statistics() -> Statistics:
     return 0, 0.0, 0.0, math.inf, -math.inf
 
 
-def with_measurement(key: Any, row: Json, statistics: Statistics) -> Statistics:
+def with_measurement(key: object, row: Json, statistics: Statistics) -> Statistics:
     """Return the statistics with one more value (Welford's algorithm)."""
     number, mean, squares, smallest, largest = statistics
     value = float(row["valueInW"])
@@ -168,7 +168,7 @@ class EventRouter:
     def __reduce__(self) -> Any:
         return EventRouter, (self._consumers,)
 
-    def __call__(self, key: Any, data: bytes) -> list[tuple[str, bytes]]:
+    def __call__(self, key: object, data: bytes) -> list[tuple[str, bytes]]:
         offsets, at = self._offsets, int.from_bytes(data[:8], "big") >> 1
         index, found = bisect_right(offsets, at) - 1, []
         while (at - offsets[index]) & _RING < self._width:  # index -1 is the last rule, whose range may reach over zero

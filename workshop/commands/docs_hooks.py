@@ -124,7 +124,7 @@ def on_files(files: Any, config: Any) -> Any:
     return files
 
 
-def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+def on_page_markdown(markdown: str, page: Any, config: object, files: object) -> str:
     for door, path in api_pages().items():
         if page.file.src_uri == path:
             return markdown + api_reference(door)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import griffe
 
@@ -13,6 +12,6 @@ _EXAMPLE = re.compile(r"^Example:$", re.MULTILINE)
 class ExampleSections(griffe.Extension):
     """Renames the section before griffe parses it."""
 
-    def on_object(self, *, obj: griffe.Object, **kwargs: Any) -> None:
+    def on_object(self, *, obj: griffe.Object, **kwargs: object) -> None:
         if obj.docstring is not None:
             obj.docstring.value = _EXAMPLE.sub("Examples:", obj.docstring.value)

@@ -43,7 +43,7 @@ class _Behaviour(Processor):
     def store(self) -> Any:
         return self.context.get_state_store(self.stores[0])
 
-    def out(self, key: Any, value: Any, timestamp: int) -> None:
+    def out(self, key: object, value: object, timestamp: int) -> None:
         self.context.forward(Record(key, value, timestamp))
 
     @property
@@ -205,7 +205,7 @@ def _arg(part: str) -> str | None:
     return None if part == "~" else part
 
 
-def _rows(rows: Iterable[tuple[Any, Any]]) -> str:
+def _rows(rows: Iterable[tuple[object, object]]) -> str:
     return "".join(f"{text(key) if not isinstance(key, Windowed) else key}={text(value)};" for key, value in rows)
 
 
@@ -319,7 +319,7 @@ class _FixedBehaviour(FixedKeyProcessor):
         self.params, self.stores = params, stores
         self._work = _FIXED[behaviour]
 
-    def process(self, record: Any) -> None:
+    def process(self, record: object) -> None:
         self._work(self, record)
 
 

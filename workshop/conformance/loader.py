@@ -33,7 +33,7 @@ from workshop.conformance.behaviours import fixed_key_supplier, processor_suppli
 from workshop.conformance.options import EXTRACTORS, PARTITIONERS, ByKey, Op, WatchedOp, state_store
 
 
-def build_topology(case: Mapping[str, Any], config: Mapping[str, Any]) -> Topology:
+def build_topology(case: Mapping[str, Any], config: Mapping[str, object]) -> Topology:
     """Return the topology of a case.
 
     Args:
@@ -85,7 +85,7 @@ class _Step:
     def table(self) -> KTable:
         return _typed(self.source, KTable)  # type: ignore[no-any-return]
 
-    def store_options(self, value_serde: Any = serdes.json, *, always: bool = False) -> dict[str, Any]:
+    def store_options(self, value_serde: object = serdes.json, *, always: bool = False) -> dict[str, Any]:
         """Return keyword arguments of a `Materialized`; none if the op names no store, unless the call always needs one."""
         op = self.op
         if not always and op.get("store") is None:
@@ -102,7 +102,7 @@ class _Step:
         return {name: value for name, value in options.items() if value is not None}
 
 
-def _typed(value: Any, kind: type[Any]) -> Any:
+def _typed(value: object, kind: type[Any]) -> Any:
     if not isinstance(value, kind):
         raise TypeError(f"the case needs a {kind.__name__} here, not {value!r}")
     return value
@@ -180,7 +180,7 @@ def _flat_map_values(step: _Step) -> KStream:
     return step.stream.flat_map_values(lambda v: [f"{text(v)}#{i}" for i in times], **step.named)
 
 
-def _ignore(key: Any, value: Any) -> None:
+def _ignore(key: object, value: object) -> None:
     """Do nothing: the action of the cases' peek and foreach."""
 
 
@@ -290,7 +290,7 @@ def _aggregate(step: _Step) -> KTable:
     def initializer() -> Any:
         return words.initial(start)
 
-    def merger(key: Any, one: Any, other: Any) -> Any:
+    def merger(key: object, one: object, other: object) -> Any:
         return words.merge_sessions(start, one, other)
 
     if isinstance(source, KGroupedTable):
@@ -313,7 +313,7 @@ def _joiner(op: Op) -> tuple[Callable[..., Any], bool]:
     return (words.join_with_key, True) if op.get("joiner", "plain") == "key" else (words.join, False)
 
 
-def _method(source: Any, how: str) -> Any:
+def _method(source: object, how: str) -> Any:
     return getattr(source, {"inner": "join", "left": "left_join", "outer": "outer_join"}[how])
 
 

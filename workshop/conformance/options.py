@@ -99,7 +99,7 @@ class ByKey:
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
 
-    def __call__(self, key: Any, value: Any, record: Any) -> str:
+    def __call__(self, key: object, value: object, record: object) -> str:
         return self.prefix + words.text(key)
 
     def __str__(self) -> str:

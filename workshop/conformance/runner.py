@@ -208,7 +208,7 @@ def _shown(record: Any, types: str) -> list[Any]:
     return row
 
 
-def _value(item: Any) -> Any:
+def _value(item: object) -> Any:
     if isinstance(item, Windowed):
         return str(item)
     return item.hex() if isinstance(item, bytes) else item

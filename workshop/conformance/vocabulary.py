@@ -19,7 +19,7 @@ def java_hash(s: str) -> int:
     return h - (1 << 32) if h >> 31 else h
 
 
-def text(v: Any) -> str:
+def text(v: object) -> str:
     """Return Java's text of a value."""
     if v is None:
         return "null"
@@ -37,12 +37,12 @@ def _long(n: int) -> int:
     return (n + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
-def num(v: Any) -> int:
+def num(v: object) -> int:
     """Return the value as a number; the hash of a text."""
     return int(v) if isinstance(v, (int, float)) and not isinstance(v, bool) else java_hash(text(v))
 
 
-def is9(v: Any) -> bool:
+def is9(v: object) -> bool:
     return isinstance(v, (int, float)) and not isinstance(v, bool) and int(v) == 9
 
 
@@ -98,16 +98,16 @@ def initial(name: str) -> Any:
     return 0 if name in ("sum", "sub", "max") else ""
 
 
-def merge_sessions(init: str, a: Any, b: Any) -> Any:
+def merge_sessions(init: str, a: object, b: object) -> Any:
     """Return the merged aggregate of two sessions."""
     if init in ("sum", "sub"):
         return _long(num(a) + num(b))
     return max(num(a), num(b)) if init == "max" else text(a) + text(b)
 
 
-def join(a: Any, b: Any) -> str:
+def join(a: object, b: object) -> str:
     return f"({text(a)},{text(b)})"
 
 
-def join_with_key(k: Any, a: Any, b: Any) -> str:
+def join_with_key(k: object, a: object, b: object) -> str:
     return f"{text(k)}:{join(a, b)}"

@@ -210,7 +210,7 @@ class NodeCaller:
             self._telling = True
             asyncio.get_running_loop().call_soon(self._tell)
 
-    async def _written_ahead(self, call: Call, result: object) -> Any:
+    async def _written_ahead(self, call: Call, result: object) -> object:
         """Write a result to the log; return what its serde reads back."""
         results = call.node.results
         if self._log is None or call.row_key is None:
@@ -229,7 +229,7 @@ class NodeCaller:
         assert self._ended is not None
         self._ended()
 
-    async def _repeated(self, calls: list[Call]) -> Sequence[Any]:
+    async def _repeated(self, calls: list[Call]) -> Sequence[object]:
         """Call, and repeat a failed call as often as the options say."""
         options = self.options
         try:
@@ -240,7 +240,7 @@ class NodeCaller:
             first: list[Exception] = [error]
         from tenacity import AsyncRetrying, retry_if_not_exception_type, stop_after_attempt, wait_exponential_jitter
 
-        async def again() -> Sequence[Any]:
+        async def again() -> Sequence[object]:
             if first:
                 raise first.pop()  # the first attempt has been made
             self.repeats += 1
@@ -255,7 +255,7 @@ class NodeCaller:
         )
         return await policy(again)
 
-    async def _attempt(self, calls: list[Call]) -> Sequence[Any]:
+    async def _attempt(self, calls: list[Call]) -> Sequence[object]:
         self.calls += 1
         breaker = self._breaker
         if breaker is not None:
@@ -315,7 +315,7 @@ class NodeCaller:
                 self._expired.add(task)
                 task.cancel()
 
-    async def _invoke(self, calls: list[Call]) -> Sequence[Any]:
+    async def _invoke(self, calls: list[Call]) -> Sequence[object]:
         """Run the function once; return one result per call."""
         if self._processor is not None and (self._ready is None or not self._ready.done()):
             await self._opened()
@@ -374,7 +374,7 @@ def is_async(function: object) -> bool:
     return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - its kind is wanted
 
 
-def _in_call(calls: list[Call], function: UserFunction, *arguments: object) -> Any:
+def _in_call(calls: list[Call], function: UserFunction, *arguments: object) -> object:
     """Run a function that blocks, on whatever thread, as part of calls."""
     token = CALLS.set(calls)
     try:

@@ -71,7 +71,7 @@ def _checked_time(name: str, duration: object) -> int:
     return as_millis(duration, name)
 
 
-def _checked_serde(name: str, serde: object) -> Any:
+def _checked_serde(name: str, serde: object) -> object:
     return serde if isinstance(serde, DeferredSerde) else serdes.resolve(serde)
 
 

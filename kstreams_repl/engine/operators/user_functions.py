@@ -19,7 +19,7 @@ def joiner_of_side(joiner: Joiner, *, with_key: bool, left_side: bool = True) ->
         return join
 
     @inlined
-    def join_swapped(key: object, this: object, other: object) -> Any:
+    def join_swapped(key: object, this: object, other: object) -> object:
         return joiner(key, other, this) if with_key else joiner(other, this)
 
     return join_swapped

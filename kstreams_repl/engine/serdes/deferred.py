@@ -6,7 +6,7 @@ The DSL makes a `DeferredSerde` if the user gave no inner serde; the runtime bin
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 from kstreams_repl.engine.serdes.serde import Serde
 
@@ -33,6 +33,6 @@ class DeferredSerde:
         return f"DeferredSerde({getattr(self.make, '__name__', 'serde')} of the default {self.part} serde)"
 
 
-def around(make: Callable[[Serde], Serde], inner: Serde | None, part: Literal["key", "value"]) -> Any:
+def around(make: Callable[[Serde], Serde], inner: Serde | None, part: Literal["key", "value"]) -> object:
     """Return `make(inner)`, deferred until the task is made if there is no inner serde."""
     return DeferredSerde(make, part) if inner is None else make(inner)

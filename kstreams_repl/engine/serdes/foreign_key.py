@@ -85,7 +85,7 @@ class SubscriptionResponse(NamedTuple):
     primary_partition: int | None = None
 
 
-def subscription(primary_key_serde: Serde | None = None) -> Any:
+def subscription(primary_key_serde: Serde | None = None) -> object:
     """Return the serde of `Subscription`; None: the application's default key serde."""
     return around(_subscription, primary_key_serde, "key")
 
@@ -130,7 +130,7 @@ def _subscription(inner: Serde) -> Serde:
     return itself
 
 
-def subscription_response(value_serde: Serde | None = None) -> Any:
+def subscription_response(value_serde: Serde | None = None) -> object:
     """Return the serde of `SubscriptionResponse`; None: the application's default value serde."""
     return around(_subscription_response, value_serde, "value")
 

@@ -78,7 +78,7 @@ def _not_a_number(value: float) -> SerializationError:
     )
 
 
-def _without_nan(value: object) -> Any:
+def _without_nan(value: object) -> object:
     if isinstance(value, dict):
         return {key: _without_nan(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -86,7 +86,7 @@ def _without_nan(value: object) -> Any:
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
-def _deserialize(data: bytes | None) -> Any:
+def _deserialize(data: bytes | None) -> object:
     if data is None:
         return None
     try:
@@ -102,7 +102,7 @@ def _deserialize_many(column: Sequence[bytes | None]) -> list[Any]:
         return list(map(_deserialize, column))
 
 
-def _deserialize_odd(data: bytes, cause: Exception) -> Any:
+def _deserialize_odd(data: bytes, cause: Exception) -> object:
     try:
         return json.loads(bytes(data).decode("utf-8", "replace"))
     except (ValueError, RecursionError):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from kstreams_repl.engine.serdes.serde import Serde, wrong_bytes
 from kstreams_repl.system.errors import SerializationError
@@ -24,7 +23,7 @@ def _serialize(value: object) -> bytes:
         ) from error
 
 
-def _deserialize(data: bytes) -> Any:
+def _deserialize(data: bytes) -> object:
     with extras():
         from msgpack import unpackb
 

@@ -324,7 +324,7 @@ def _join_grace_buffer(opening: _Opening) -> StateStore:
     )
 
 
-def _snapshot_type(record_context: RecordContext) -> Any:
+def _snapshot_type(record_context: RecordContext) -> object:
     """Return the class of the task's context snapshots, so that buffered contexts are read back as the same class."""
     return type(record_context.snapshot()) if hasattr(record_context, "snapshot") else None
 

@@ -38,7 +38,7 @@ _COLLECTIONS = (list, tuple, dict, types.MappingProxyType, set, frozenset)
 _SLOTS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 
 
-def fingerprint(value: object, depth: int = DEPTH) -> Any:
+def fingerprint(value: object, depth: int = DEPTH) -> object:
     """Return a comparable value that is equal for functions that do the same: code, constants, defaults, closure values.
 
     Values that a function reads from its module are not included; classes are compared by their methods and attributes.
@@ -46,7 +46,7 @@ def fingerprint(value: object, depth: int = DEPTH) -> Any:
     return _Fingerprint(reads=False).of(value, depth)
 
 
-def whole_fingerprint(value: object, depth: int = 2 * DEPTH) -> Any:
+def whole_fingerprint(value: object, depth: int = 2 * DEPTH) -> object:
     """Return `fingerprint` together with the functions, classes and values that its functions read from the user's modules."""
     return _Fingerprint(reads=True).of(value, depth)
 
@@ -98,19 +98,19 @@ class _Fingerprint:
         finally:
             self._inside.discard(id(value))
 
-    def _code(self, code: types.CodeType) -> Any:
+    def _code(self, code: types.CodeType) -> object:
         """Return the fingerprint of a code object, without a depth limit: source code bounds its nesting."""
         constants = tuple(self._constant(constant) for constant in code.co_consts)
         return "code", code.co_code, code.co_names, code.co_varnames, code.co_freevars, constants
 
-    def _constant(self, constant: object) -> Any:
+    def _constant(self, constant: object) -> object:
         if isinstance(constant, tuple):
             return "tuple", tuple(self._constant(item) for item in constant)
         if isinstance(constant, frozenset):
             return "set", frozenset(self._constant(item) for item in constant)
         return self.of(constant, 1)
 
-    def _deep(self, value: object, depth: int) -> Any:
+    def _deep(self, value: object, depth: int) -> object:
         if isinstance(value, types.FunctionType):
             cells = tuple(self._closed_over(content_of(cell), depth - 1, value.__code__) for cell in value.__closure__ or ())
             defaults = self.of(value.__defaults__, depth - 1), self.of(value.__kwdefaults__, depth - 1)
@@ -136,7 +136,7 @@ class _Fingerprint:
             return "partial", self.of(value.func, depth - 1), self.of(value.args, depth - 1), self.of(value.keywords, depth - 1)
         return self._object(value, depth)
 
-    def _collection(self, value: Collection[object], depth: int) -> Any:
+    def _collection(self, value: Collection[object], depth: int) -> object:
         kind = type(value).__name__
         own: tuple[Any, ...] = ()
         if type(value) not in _COLLECTIONS:  # a defaultdict, a named tuple, a user's class
@@ -151,7 +151,7 @@ class _Fingerprint:
         items = (self.of(item, depth - 1) for item in value)
         return kind, frozenset(items) if isinstance(value, (set, frozenset)) else tuple(items), *own
 
-    def _class(self, value: type, depth: int) -> Any:
+    def _class(self, value: type, depth: int) -> object:
         if not is_users(value.__module__) and hasattr(sys.modules.get(value.__module__), value.__qualname__.partition(".")[0]):
             return "class", value.__module__, value.__qualname__
         own = {
@@ -163,7 +163,7 @@ class _Fingerprint:
         bases = tuple(self.of(base, depth - 1) for base in value.__bases__ if is_users(base.__module__))
         return "class", value.__qualname__, self.of(own, depth - 1), bases
 
-    def _object(self, value: object, depth: int) -> Any:
+    def _object(self, value: object, depth: int) -> object:
         kind = type(value)
         if dataclasses.is_dataclass(value):
             return kind.__qualname__, self._behind(kind, depth), self.of(fields_of(value), depth - 1)
@@ -173,17 +173,17 @@ class _Fingerprint:
         content = self.of(state, depth - 1) if state else tuple(self.of(part, depth - 1) for part in _reduced(value))
         return kind.__qualname__, self._behind(kind, depth), content
 
-    def _behind(self, kind: type, depth: int) -> Any:
+    def _behind(self, kind: type, depth: int) -> object:
         return self.of(kind, depth - 1) if is_users(kind.__module__) else None
 
-    def _read(self, function: types.FunctionType, depth: int) -> Any:
+    def _read(self, function: types.FunctionType, depth: int) -> object:
         """Return by name what the code of a user's function reads from its module."""
         if not is_users(function.__module__):
             return ()
         names = sorted({name for name in global_names(function.__code__) if name in function.__globals__})
         return tuple((name, self._known(function.__globals__[name], depth - 1, function.__code__)) for name in names)
 
-    def _closed_over(self, value: object, depth: int, code: types.CodeType) -> Any:
+    def _closed_over(self, value: object, depth: int, code: types.CodeType) -> object:
         return self._known(value, depth, code) if self._reads and isinstance(value, types.ModuleType) else self.of(value, depth)
 
     def _known(self, value: object, depth: int, code: types.CodeType) -> Any:
@@ -211,7 +211,7 @@ def all_names(code: types.CodeType) -> set[str]:
     return set(code.co_names).union(*inner)
 
 
-def _hash_of(value: str | bytes) -> Any:
+def _hash_of(value: str | bytes) -> object:
     data = value if isinstance(value, bytes) else value.encode("utf-8", "surrogatepass")
     return type(value).__name__, len(value), hashlib.sha256(data).digest()
 
@@ -239,7 +239,7 @@ def _content_hash(value: Collection[Any]) -> bytes | None:
     return digest.digest()
 
 
-def _reduced(value: object) -> Iterator[Any]:
+def _reduced(value: object) -> Iterator[object]:
     """Yield what pickle would keep of a value without attributes: patterns, dates, getters of `operator`, arrays."""
     try:
         reduce = copyreg.dispatch_table.get(type(value))
@@ -271,7 +271,7 @@ def is_installed(file: str) -> bool:
     return any(Path(file).resolve().is_relative_to(folder) for folder in places)
 
 
-def content_of(cell: Any) -> Any:
+def content_of(cell: Any) -> object:
     """Return the value of a closure cell; None while it is empty."""
     try:
         return cell.cell_contents

@@ -144,7 +144,7 @@ def _plain(value: object) -> bool:
     return isinstance(value, (str, int, float, bool, types.NoneType))
 
 
-def _code(node: Node, identify: Callable[[Any], Any] = fingerprint) -> Any:
+def _code(node: Node, identify: Callable[[Any], Any] = fingerprint) -> object:
     if isinstance(node, SourceNode):
         return identify(node.timestamp_extractor)
     if isinstance(node, SinkNode):

@@ -28,12 +28,12 @@ _RETRY_SECONDS = "1"
 _MOST_TEXT = 4_000
 
 
-def json_answer(content: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+def json_answer(content: object, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """Return JSON; integers beyond 64 bits are written as they are, which Python and most parsers read."""
     return Response(encoded(content), status_code=status, media_type=JSON, headers=headers)
 
 
-def encoded(content: Any) -> bytes:
+def encoded(content: object) -> bytes:
     """Return JSON bytes."""
     try:
         return orjson.dumps(content)
@@ -70,7 +70,7 @@ def arrow_answer(table: Any) -> Response:
     return Response(sink.getvalue().to_pybytes(), media_type=ARROW)
 
 
-def _arrow_value(value: Any) -> Any:
+def _arrow_value(value: object) -> Any:
     if isinstance(value, dict) and set(value) == {"$bytes"}:
         import base64
 

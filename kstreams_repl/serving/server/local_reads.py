@@ -151,7 +151,7 @@ class LocalReads:
                 break
         return PartitionRows(rows, view.position, next(pairs, None) is None, view.bytes_read)
 
-    def _values(self, keys: Sequence[Any], builder: StoreBuilder, view: TaskView) -> list[Any]:
+    def _values(self, keys: Sequence[object], builder: StoreBuilder, view: TaskView) -> list[Any]:
         values: list[Any] = []
         for first in range(0, len(keys), _KEYS):
             values += view.get_many(builder, keys[first : first + _KEYS])

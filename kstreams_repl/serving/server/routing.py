@@ -308,7 +308,7 @@ def _expect_partition(store: str, partition: int, count: int) -> None:
         raise InvalidStateStorePartitionError(message, store=store, partition=partition, status=404)
 
 
-def _together(parts: Sequence[Answer], following: tuple[int, int, Any] | None = None) -> Answer:
+def _together(parts: Sequence[Answer], following: tuple[int, int, object] | None = None) -> Answer:
     """Return the answer that the answers of partitions are, in their order."""
     return Answer(
         [row for part in parts for row in part.rows],
@@ -322,7 +322,7 @@ def _together(parts: Sequence[Answer], following: tuple[int, int, Any] | None = 
     )
 
 
-async def _at_once(call: Callable[..., Any], *arguments: Any) -> Any:
+async def _at_once(call: Callable[..., Any], *arguments: object) -> Any:
     return call(*arguments)
 
 

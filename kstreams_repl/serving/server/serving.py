@@ -146,7 +146,7 @@ def _protocol(limits: ServerLimits, traffic: Traffic) -> type[asyncio.Protocol]:
                 self._arrival.cancel()
                 self._arrival = None
 
-        def _late(self, cycle: Any) -> None:
+        def _late(self, cycle: object) -> None:
             self._arrival = None
             if self.cycle is cycle and self.timeout_keep_alive_task is None:
                 traffic.dropped["slow request"] += 1

@@ -141,7 +141,7 @@ async def _in_thread(iterator: Any) -> AsyncIterator[Any]:
         await asyncio.to_thread(iterator.close)
 
 
-def _event(kind: str, content: Any, position: Offsets | None) -> bytes:
+def _event(kind: str, content: object, position: Offsets | None) -> bytes:
     head = b"" if not position else b"id: " + id_of(position).encode() + b"\n"
     return head + b"event: " + kind.encode() + b"\ndata: " + encoded(content) + b"\n\n"
 

@@ -149,7 +149,7 @@ class JavaPeer:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _run_java(self, options: Mapping[str, Any], seconds: float, state: Path) -> tuple[Any, ProcessSampler]:
+    def _run_java(self, options: Mapping[str, object], seconds: float, state: Path) -> tuple[Any, ProcessSampler]:
         """Run the peer until it has printed its one line; return the line's contents."""
         with self._started(self.command(options), state) as process:
             sampler = ProcessSampler(lambda: tree(process.pid))
@@ -242,7 +242,7 @@ class KafkaStreamsPeer(JavaPeer):
 
     @contextmanager
     def _options(
-        self, testbed: Testbed, workload: str, topics: Topics, settings: Settings, name: str, more: Mapping[str, Any]
+        self, testbed: Testbed, workload: str, topics: Topics, settings: Settings, name: str, more: Mapping[str, object]
     ) -> Iterator[tuple[dict[str, Any], Path]]:
         """Yield the options of a run and its state directory; delete afterwards what the run made except its output."""
         state = Path(tempfile.mkdtemp(prefix="kstreams-peer-state-", dir=self._scratch))

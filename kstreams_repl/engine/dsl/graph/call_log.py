@@ -323,7 +323,7 @@ class BuildLog:
             self._runs[run.cell] = run.run
             self.begin_cell(run.cell)
 
-    def _execute(self, call: LoggedCall) -> Any:
+    def _execute(self, call: LoggedCall) -> object:
         self._inside = True
         self.graph.origin = call.origin
         made = self.graph.made = list[str]()
@@ -414,16 +414,16 @@ def _bound(call: LoggedCall) -> tuple[inspect.BoundArguments, dict[str, Any]]:
     return bound, {name: value for name, value in bound.arguments.items() if name != "self"}
 
 
-def _method(call: LoggedCall) -> Any:
+def _method(call: LoggedCall) -> object:
     return call.function
 
 
-def _given_name(call: LoggedCall) -> Any:
+def _given_name(call: LoggedCall) -> object:
     name = call.kwargs.get("name") or call.kwargs.get("store")
     return (call.function, name) if isinstance(name, str) else None
 
 
-def _signature(call: LoggedCall) -> Any:
+def _signature(call: LoggedCall) -> object:
     """Return the called method and its arguments, except streams and tables, which are new in each run."""
     plain = [argument for argument in call.args if not isinstance(argument, Handle)]
     named = {name: value for name, value in call.kwargs.items() if not isinstance(value, Handle)}
@@ -441,7 +441,7 @@ def _handles(value: object) -> Iterator[Handle]:
             yield from _handles(item)
 
 
-def _repeatable(value: object) -> Any:
+def _repeatable(value: object) -> object:
     """Return an iterator's items as a tuple: it can be read only once, and a replay needs the items again."""
     return tuple(value) if isinstance(value, Iterator) else value
 

@@ -96,7 +96,7 @@ class CogroupedStream(Handle, Generic[TableT]):
         store_name, key = self._store_name(options), self._key_serde(options)
         builder = windowed_store(options, store_name, key, windows)
 
-        def make(store_name: str, aggregator: Aggregator) -> Any:
+        def make(store_name: str, aggregator: Aggregator) -> object:
             return windowed_operator(windows, store_name, initializer, aggregator, merger)
 
         return self._build(make, builder, window_getter(builder), windowed_key_serde(key, windows), options, name)

@@ -94,7 +94,7 @@ class WindowedStream(Handle, Generic[TableT]):
         options = with_value_serde(given, self._grouped.value_serde)
         aggregator = reducing(reducer)
 
-        def merge(key: object, one: object, other: object) -> Any:
+        def merge(key: object, one: object, other: object) -> object:
             return aggregator(key, other, one)
 
         return self._table(nothing, aggregator, merge, options, REDUCE, name)
@@ -240,7 +240,7 @@ class SessionWindowedStream(WindowedStream[TableT]):
         return self._table(initializer, aggregator, merger, options, AGGREGATE, name)
 
 
-def windowed_key_serde(key_serde: Any, windows: AnyWindows) -> Any:
+def windowed_key_serde(key_serde: Any, windows: AnyWindows) -> object:
     """Return the serde of `Windowed` keys; deferred until the task is made if the inner serde is the application's default."""
     if isinstance(windows, SessionWindows):
         return around(serdes.session_windowed, key_serde, "key")

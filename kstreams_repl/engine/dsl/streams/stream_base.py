@@ -60,7 +60,7 @@ class AbstractStream:
         self._graph.copartition(sources)
         return sources
 
-    def _serdes(self, key_serde: object, value_serde: object) -> tuple[Any, Any]:
+    def _serdes(self, key_serde: object, value_serde: object) -> tuple[object, object]:
         """Return the serdes for the user's arguments; those of this stream where None is given."""
         return first_known(serde_or_none(key_serde), self.key_serde), first_known(serde_or_none(value_serde), self.value_serde)
 
@@ -114,7 +114,7 @@ class AbstractStream:
         return f"{type(self).__name__}({self.name})"
 
 
-def serde_or_none(serde: object) -> Any:
+def serde_or_none(serde: object) -> object:
     """Return a serde for the user's argument; None stays None (inherited, or the application's default)."""
     return None if serde is None else serdes.resolve(serde)
 

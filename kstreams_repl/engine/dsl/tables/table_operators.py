@@ -221,7 +221,7 @@ class TableOperators(AbstractStream):
 
     def _derived_options(
         self, prefix: str, options: Materialized | None, name: str | None
-    ) -> tuple[str, Any, Any]:
+    ) -> tuple[str, object, object]:
         if options is not None and options.name is None:
             self._graph.new_store_name(prefix)  # not materialized, but consumes a number
         key = self.key_serde if options is None else first_known(options.key_serde, self.key_serde)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kstreams_repl.engine.operators.kernel import inlined
 from kstreams_repl.system.types import Aggregator, Reducer
 
@@ -42,7 +40,7 @@ def reducing(reducer: Reducer) -> Aggregator:
     """Return an aggregator whose first value is its first aggregate."""
 
     @inlined
-    def aggregate(key: object, value: object, so_far: object) -> Any:
+    def aggregate(key: object, value: object, so_far: object) -> object:
         return value if so_far is None else reducer(so_far, value)
 
     return aggregate

@@ -171,11 +171,11 @@ class _SlidingWindows:
             self._update(key, value, timestamp, headers, previous + 1, self._first(timestamp), close)
         self._update(key, value, timestamp, headers, 0, self._first(timestamp) if combined is None else combined, close)
 
-    def _first(self, timestamp: int) -> tuple[Any, int] | None:
+    def _first(self, timestamp: int) -> tuple[object, int] | None:
         initial = self._initializer()
         return None if initial is None else (initial, timestamp)
 
-    def _kept(self, key: object, start: int, item: tuple[object, int], timestamp: int) -> tuple[Any, int]:
+    def _kept(self, key: object, start: int, item: tuple[object, int], timestamp: int) -> tuple[object, int]:
         """Return the item as needed for a right window: without this record, which the aggregator may add to the object in place."""
         return (self._stored(item[0], key, start), item[1]) if item[1] > timestamp else item
 

@@ -80,7 +80,7 @@ class TableReduce(Operator):
         remover = self.remove
 
         @inlined
-        def remove(key: object, value: object, aggregate: object) -> Any:
+        def remove(key: object, value: object, aggregate: object) -> object:
             return remover(aggregate, value)
 
         by_key = TableAggregate(self.store, nothing, reducing(self.add), remove, self.send_old_values, self.versioned)

@@ -135,7 +135,7 @@ def _join_entries(node: NodeContext, forward: Process, store: Any, join: Joiner,
     drop, to_bytes, read, refuse, cache = node.drop, store.serialize_key, store.get_raw, store.get, store.cached
     find, frozen, thaw = cache.find, cache.frozen, cache.thaw
 
-    def below(data: bytes | None) -> Any:
+    def below(data: bytes | None) -> object:
         row = refuse(None) if data is None else read(data)
         return None if row is None else row[0]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from kstreams_repl.engine.operators.kernel import inlined
 from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
@@ -37,7 +36,7 @@ class TableMapValues(Operator):
         mapper = with_key_of(self.mapper, self.with_key)
 
         @inlined
-        def mapped(key: object, value: object) -> Any:
+        def mapped(key: object, value: object) -> object:
             return None if value is None else mapper(key, value)
 
         return derived_table(

@@ -83,7 +83,7 @@ class StoreGetter(ValueGetter):
         if self.kind is StoreKindRead.KEY_VALUE:
             to_bytes, read, refuse = store.serialize_key, store.get_raw, store.get
 
-            def get_row(key: object) -> tuple[Any, int] | None:
+            def get_row(key: object) -> tuple[object, int] | None:
                 data = to_bytes(key)
                 return read(data) if data is not None else refuse(key)  # type: ignore[no-any-return]
 
@@ -211,7 +211,7 @@ class JoinGetter(ValueGetter):
         join = joiner_of_side(self.joiner, with_key=self.with_key)
         needs_left, needs_right = kind in ("inner", "left"), kind in ("inner", "right")
 
-        def get_joined(key: object) -> tuple[Any, int] | None:
+        def get_joined(key: object) -> tuple[object, int] | None:
             one = left(key)
             if one is None and needs_left:
                 return None
@@ -239,7 +239,7 @@ class SuppressGetter(ValueGetter):
     def build(self, node: NodeContext) -> Get:
         prior_value, read = node.store(self.store).prior_value, self.parent.build(node)
 
-        def get_shown(key: object) -> tuple[Any, int] | None:
+        def get_shown(key: object) -> tuple[object, int] | None:
             prior = prior_value(key)
             if prior is None:
                 return read(key)

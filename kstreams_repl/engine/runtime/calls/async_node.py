@@ -150,7 +150,7 @@ class AsyncNode:
             self._lanes[call.lane] = deque()
         self._start(call)
 
-    def _lane(self, key: object) -> Any:
+    def _lane(self, key: object) -> object:
         try:
             hash(key)
         except TypeError:

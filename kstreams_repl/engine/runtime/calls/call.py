@@ -78,7 +78,7 @@ class Caller(Protocol):
     def submit(self, call: Call, done: Done) -> None:
         """Run the node's function for a call, soon; never blocks."""
 
-    def ask(self, question: Callable[[], Any], put: Callable[[Callable[[], None]], None]) -> Any:
+    def ask(self, question: Callable[[], Any], put: Callable[[Callable[[], None]], None]) -> object:
         """Have the task's thread answer a question of a running call; `put` hands it over. An awaitable for an `async def`."""
 
 

@@ -145,6 +145,6 @@ class CallStore:
         return read
 
 
-def _fixed(answer: Any) -> Any:
+def _fixed(answer: Any) -> object:
     """Return an answer that no thread changes: an iterator's rows as a list."""
     return list(answer) if hasattr(answer, "__next__") and not isawaitable(answer) else answer

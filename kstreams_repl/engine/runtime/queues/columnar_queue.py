@@ -127,7 +127,7 @@ class FusedQueue(RecordQueue):
         return stop - start
 
 
-def _column(way: Way, raw: list[bytes | None], read: DeserializeMany | None, head: tuple[object, ...]) -> Iterable[Any] | None:
+def _column(way: Way, raw: list[bytes | None], read: DeserializeMany | None, head: tuple[object, ...]) -> Iterable[object] | None:
     """Return the keys or values for a loop; None if the column cannot be read. The head has already been read."""
     if way is Way.TURN:
         return chain(head, repeat(UNREAD))

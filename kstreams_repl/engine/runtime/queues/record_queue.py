@@ -94,7 +94,7 @@ def _chunks(batch: RecordBatch, source: Source, first: int) -> Iterator[Iterable
         yield zip(raw_keys, raw_values, keys, values, batch.timestamps[chunk], offsets, headers, strict=True)
 
 
-def _read_ahead(column: Sequence[bytes | None], deserialize_many: DeserializeMany | None) -> Iterable[Any]:
+def _read_ahead(column: Sequence[bytes | None], deserialize_many: DeserializeMany | None) -> Iterable[object]:
     """Return the column's objects; `UNREAD` if its serde works one by one, or the column contains a poison record."""
     if deserialize_many is None:
         return repeat(UNREAD, len(column))

@@ -170,7 +170,7 @@ class LmdbEnvironment(Hooks):
             engine = self._engines[name] = LmdbEngine(name, LmdbTree(database, self._meta, name), self._read, self._broken)
         return engine
 
-    def _read(self) -> Any:
+    def _read(self) -> object:
         """Return the read transaction since the last commit, begun if necessary."""
         reading = self._reading
         if reading is None:
@@ -288,7 +288,7 @@ class LmdbEnvironment(Hooks):
         self._remember(reached, None)
 
     @contextmanager
-    def _writing(self, doing: str) -> Iterator[Any]:
+    def _writing(self, doing: str) -> Iterator[object]:
         """One write transaction under the owner's token; a failure makes the environment unusable."""
         self._check_usable()
         self._end_reading()

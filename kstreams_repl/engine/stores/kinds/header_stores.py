@@ -33,7 +33,7 @@ def checked_row(store: str, item: object) -> Any:
     )
 
 
-def _same(item: object) -> Any:
+def _same(item: object) -> object:
     return item
 
 

@@ -125,7 +125,7 @@ class KeyValue(KeyValueAccess):
     def delete_raw(self, key: bytes) -> None:
         self._objects.put(key, None)
 
-    def _present(self, item: object) -> Any:
+    def _present(self, item: object) -> object:
         return item
 
     def put_all(self, entries: Iterable[tuple[object, object]]) -> None:
@@ -192,7 +192,7 @@ class TimestampedKeyValue(KeyValue):
     def put_raw(self, key: bytes, value: object, timestamp: int | None = None) -> None:
         self._objects.put(key, None if value is None else (value, timestamp))
 
-    def _present(self, item: Any) -> Any:
+    def _present(self, item: Any) -> object:
         return _make_value_and_timestamp(item)
 
     def set_flush_listener(self, listener: FlushListener, send_old_values: bool) -> bool:

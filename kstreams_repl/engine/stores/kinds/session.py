@@ -130,13 +130,13 @@ class SessionStore(SegmentedStore):
                         sessions.append((start, end, item))
         return sessions
 
-    def _of_key(self, key: object, earliest_end: int, latest_start: int, reverse: bool) -> Iterator[tuple[Windowed, Any]]:
+    def _of_key(self, key: object, earliest_end: int, latest_start: int, reverse: bool) -> Iterator[tuple[Windowed, object]]:
         sessions = self.find_raw(self._bytes(key), earliest_end, latest_start, reverse)
         return iter([(Windowed(key, start, end), item) for start, end, item in sessions])
 
     def _of_keys(
         self, from_key: object, to_key: object, earliest_end: int, latest_start: int, reverse: bool
-    ) -> Iterator[tuple[Windowed, Any]]:
+    ) -> Iterator[tuple[Windowed, object]]:
         low, high = self._optional_bytes(from_key), self._optional_bytes(to_key)
         rows = list(self._sessions(low, high, earliest_end, MAX_LONG, latest_start, reverse))
         from_bytes = self._key.deserialize
@@ -144,7 +144,7 @@ class SessionStore(SegmentedStore):
 
     def _sessions(
         self, low: bytes | None, high: bytes | None, earliest_end: int, latest_end: int, latest_start: int, reverse: bool
-    ) -> Iterator[tuple[bytes, int, int, Any]]:
+    ) -> Iterator[tuple[bytes, int, int, object]]:
         """Iterate over (serialized key, start, end, item)."""
         unpack = _SUFFIX.unpack
         for key, suffix, item in self._scan(low, high, earliest_end, latest_end, reverse):

@@ -125,7 +125,7 @@ class TimeOrderedWindow(WindowReads):
             return self._read_indexed(key, time_from, time_to, reverse)
         return ((start, item) for row_key, start, item in self.range_raw(None, None, time_from, time_to, reverse) if row_key == key)
 
-    def _read_indexed(self, key: bytes, time_from: int, time_to: int, reverse: bool) -> Iterator[tuple[int, Any]]:
+    def _read_indexed(self, key: bytes, time_from: int, time_to: int, reverse: bool) -> Iterator[tuple[int, object]]:
         starts, pack, unpack, read = self._suffixes_of(key), LONG.pack, LONG.unpack, self._objects.get
         first = bisect_left(starts, max(pack(max(time_from, 0)), self._first_shown()))
         last = 0 if time_to < 0 else bisect_right(starts, pack(time_to), first)

@@ -232,7 +232,7 @@ class WindowStore(WindowReads, SegmentedStore):
 
     def _read_indexed(
         self, suffixes: list[bytes], key: bytes, time_from: int, time_to: int, reverse: bool
-    ) -> Iterator[tuple[int, Any]]:
+    ) -> Iterator[tuple[int, object]]:
         pack, unpack_from, read, interval = LONG.pack, LONG.unpack_from, self._objects.get, self._rows.interval_ms
         first = bisect_left(suffixes, max(pack(max(time_from, 0)), self._first_shown()))
         last = 0 if time_to < 0 else bisect_left(suffixes, pack(time_to + 1), first) if time_to < MAX_LONG else len(suffixes)
@@ -243,7 +243,7 @@ class WindowStore(WindowReads, SegmentedStore):
             if item is not None:
                 yield start, item
 
-    def _scan_key(self, key: bytes, time_from: int, time_to: int, reverse: bool) -> Iterator[tuple[int, Any]]:
+    def _scan_key(self, key: bytes, time_from: int, time_to: int, reverse: bool) -> Iterator[tuple[int, object]]:
         time_from = max(time_from, 0)
         size, unpack_from = PREFIX_SIZE + len(key) + SUFFIX_SIZE, LONG.unpack_from
         position = PREFIX_SIZE + len(key)

@@ -77,13 +77,13 @@ class WindowReads(IndexedStore):
     def backward_all(self) -> Iterator[tuple[Windowed, Any]]:
         return self._of_keys(None, None, 0, MAX_LONG, True)
 
-    def _present(self, item: object) -> Any:
+    def _present(self, item: object) -> object:
         return self.present(item) if self.timestamped else item
 
     def _windowed(self, key: bytes, start: int) -> Windowed:
         return Windowed(self._key.deserialize(key), start, min(start + self.window_size_ms, MAX_LONG))
 
-    def _of_key(self, key: bytes, time_from: int, time_to: int, reverse: bool) -> Iterator[tuple[int, Any]]:
+    def _of_key(self, key: bytes, time_from: int, time_to: int, reverse: bool) -> Iterator[tuple[int, object]]:
         rows = self.fetch_key_raw(key, time_from, time_to, reverse)
         if not getattr(self._objects, "exact", False):  # an exact cache is read lazily, because a read that ends early uses fewer entries
             rows = iter(list(rows))
@@ -94,6 +94,6 @@ class WindowReads(IndexedStore):
 
     def _of_keys(
         self, low: bytes | None, high: bytes | None, time_from: int, time_to: int, reverse: bool
-    ) -> Iterator[tuple[Windowed, Any]]:
+    ) -> Iterator[tuple[Windowed, object]]:
         rows = list(self.range_raw(low, high, time_from, time_to, reverse))
         return ((self._windowed(key, start), self._present(item)) for key, start, item in rows)

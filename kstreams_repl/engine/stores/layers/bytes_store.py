@@ -7,7 +7,7 @@ directly; window and session stores prefix every key with a segment id (`segment
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from kstreams_repl.engine.stores.engine.environment import Engine, Row
 from kstreams_repl.engine.stores.layers.codec import Codec
@@ -64,7 +64,7 @@ class EngineRows:
 
 def merged_over(
     rows: Iterator[Row], cached: Iterable[tuple[bytes, object]], decode: Deserialize, reverse: bool
-) -> Iterator[tuple[bytes, Any]]:
+) -> Iterator[tuple[bytes, object]]:
     """Iterate lazily over rows and the objects cached over them, both in key order; a cached None hides its row."""
     row = next(rows, None)
     for key, item in cached:

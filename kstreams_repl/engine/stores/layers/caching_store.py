@@ -144,7 +144,7 @@ class CachedObjects:
             return ((key, decode(stored)) for key, stored in rows)
         return merged_over(rows, self._used(cached, low or b""), decode, reverse)
 
-    def _used(self, cached: list[tuple[bytes, Entry]], low: bytes) -> Iterator[tuple[bytes, Any]]:
+    def _used(self, cached: list[tuple[bytes, Entry]], low: bytes) -> Iterator[tuple[bytes, object]]:
         """Iterate over the objects of the entries from `low`; each entry counts as used when it is reached."""
         decode, use = self._codec.decode, self.cache.use
         for key, _ in cached:

@@ -95,7 +95,7 @@ class Codec:
             except struct.error:
                 return list(map(encode, zip(values, timestamps, strict=True)))
 
-        def decode_number(data: bytes) -> tuple[Any, int]:
+        def decode_number(data: bytes) -> tuple[object, int]:
             try:
                 timestamp, value = unpack(data)
             except struct.error:

@@ -89,7 +89,7 @@ class HeaderCodec(Codec):
             data, headers = (encode(item[:2]), item[2:]) if timestamped else (encode(item[0]), item[1:])
             return None if data is None else pack_headers(headers[0] if headers else None) + data
 
-        def decode_row(row: bytes) -> Any:
+        def decode_row(row: bytes) -> object:
             item, headers = decode(without_headers(row)), headers_of(row)
             return ValueTimestampHeaders(item[0], item[1], headers) if timestamped else AggregationWithHeaders(item, headers)
 

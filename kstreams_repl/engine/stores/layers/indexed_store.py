@@ -103,7 +103,7 @@ class SegmentedStore(IndexedStore):
 
     def _scan(
         self, low: bytes | None, high: bytes | None, time_from: int, time_to: int, reverse: bool
-    ) -> Iterator[tuple[bytes, Suffix, Any]]:
+    ) -> Iterator[tuple[bytes, Suffix, object]]:
         """Iterate over (serialized key, suffix, item) of the segments that may hold these times, with low <= key <= high."""
         size = len(self.last_suffix)
         for segment in self._segments(time_from, time_to, reverse):

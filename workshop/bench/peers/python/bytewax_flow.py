@@ -27,7 +27,7 @@ def flow(options: dict[str, Any], counter: ProcessCounter) -> Dataflow:
     workload, brokers = options["workload"], [options["bootstrap"]]
     dataflow = Dataflow("peer")
 
-    def seen(message: Any) -> Any:
+    def seen(message: object) -> Any:
         counter.tick()
         return message
 
@@ -61,7 +61,7 @@ def flow(options: dict[str, Any], counter: ProcessCounter) -> Dataflow:
     return dataflow
 
 
-def _message(key: Any, value: str) -> Any:
+def _message(key: object, value: str) -> Any:
     return KafkaSinkMessage(key=key.encode() if isinstance(key, str) else key, value=value.encode())
 
 
