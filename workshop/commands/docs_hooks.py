@@ -130,7 +130,7 @@ def on_page_markdown(markdown: str, page: Any, config: object, files: object) ->
             return markdown + api_reference(door)
     if page.file.src_uri == "README.md":
         page.meta["hide"] = ["navigation", "toc"]  # one screen
-    if page.file.src_uri.startswith("recipes/") and page.file.name != "README":
+    if page.file.src_uri.startswith("recipes/") and not page.file.src_uri.endswith("README.md"):
         markdown = with_picture(markdown)
     up = "../" * page.file.src_uri.count("/")
 

@@ -6,13 +6,14 @@ import doctest
 import os
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import nbformat
 import pytest
 
 import kstreams_repl as ks
-from workshop.commands.docs_hooks import with_picture
+from workshop.commands.docs_hooks import on_page_markdown
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = {page.stem: page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs" / "recipes").glob("*.md")) if page.stem != "README"}
@@ -64,9 +65,20 @@ def test_a_notebook_has_the_pages_examples_and_runs(name: str, page: str, tmp_pa
     assert not re.search(r"\]\(", "".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")), "a link leads nowhere"
 
 
+def shown_in_the_site(name: str) -> str:
+    file = SimpleNamespace(src_uri=f"recipes/{name}.md", name="index" if name == "README" else name)
+    text = (ROOT / "docs" / file.src_uri).read_text(encoding="utf-8")
+    return on_page_markdown(text, SimpleNamespace(file=file, meta={}), None, None)
+
+
 @recipes
 def test_the_site_shows_its_picture(name: str, page: str) -> None:
-    assert with_picture(page).count('src="data:image/svg+xml;base64,') == 1
+    assert shown_in_the_site(name).count('src="data:image/svg+xml;base64,') == 1
+
+
+def test_the_index_of_recipes_has_no_picture() -> None:
+    """The site did not build: mkdocs calls a README `index`."""
+    assert "data:image" not in shown_in_the_site("README")
 
 
 def test_a_notebook_that_is_there_is_not_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
