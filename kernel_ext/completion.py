@@ -115,7 +115,7 @@ class NameMatcher:
             return [name.replace('"', '\\"') for name in names] if argument.quote == '"' else names
         if isinstance(owner, Application):
             nodes = list(owner.topology.nodes)
-            return {"store": [store.name for store in all_stores(owner)], "tap": nodes, "tail": nodes}.get(method, [])
+            return {"store": [store.name for store in all_stores(owner.topology)], "tap": nodes, "tail": nodes}.get(method, [])
         if isinstance(owner, Session):
             if method in _APPLICATIONS and argument.index == _APPLICATIONS[method]:
                 return self._applications()
@@ -177,7 +177,7 @@ class NameMatcher:
 
     def _stores(self) -> list[str]:
         session = self._workspace.current
-        return [] if session is None else [builder.name for app in session.applications.values() for builder in all_stores(app)]
+        return [] if session is None else [builder.name for app in session.applications.values() for builder in all_stores(app.topology)]
 
     def _nodes(self) -> list[str]:
         session = self._workspace.current

@@ -29,7 +29,7 @@ def failure_of(app: Application, node: str, *, record: bool = False) -> Markup:
     error = app.error if app.status == "failed" else None
     if error is None or error.node != node:
         return Markup("")
-    error = with_record(app.client, app.name, error, app.topology)
+    error = with_record(app._core.client, app.name, error, app.topology)
     place = position_of(error)
     function = user_location(error)
     cell = history.cell_of(function[0]) if function is not None else None

@@ -26,6 +26,7 @@ from kstreams_repl.pictures.markup import clean_text, element, join
 from kstreams_repl.pictures.picture import Mark, Picture
 from kstreams_repl.pictures.view import View, summary_of
 from kstreams_repl.repl.session import Application
+from kstreams_repl.repl.session.application.application import handle_on
 from kstreams_repl.repl.session.application.edits.edit import EditPlan
 from kstreams_repl.repl.session.application.edits.topology_resolution import topology_of
 from kstreams_repl.repl.session.topics.records import ReadRecord
@@ -125,21 +126,22 @@ class LivePicture:
 
     def refresh(self) -> None:
         """Send the current state: the whole drawing if its shapes changed, else the numbers."""
-        app = self.application
-        if app.client.closed:
+        core = self.application._core
+        if core.client.closed:
             self._show_closed()
             return
-        app = self.application = app.current  # it may have been deployed again
+        core = core.current
+        app = self.application = handle_on(core)  # it may have been deployed again
         whole = self._whole = replace(app.picture(), title=app.name)  # the status is sent separately: it changes more often
         counts = app.counts
         self._histories.add(whole, counts.per_second, counts.lag)
-        changes = f" · {len(app.stale)} changed in the notebook: edit shows the plan" if app.stale else ""
+        changes = f" · {len(core.stale)} changed in the notebook: edit shows the plan" if core.stale else ""
         self.set(
             **self._live.state(whole, self._view),
             status=app.status,
             note=clean_text(repr(app)) + changes,
-            changed=bool(app.stale),
-            detached=app.detached,
+            changed=bool(core.stale),
+            detached=core.detached,
             history=self._histories.of(""),
             shape_history=self._histories.of(self.state["selected"]),
         )
@@ -174,15 +176,16 @@ class LivePicture:
         continue, which is not shown.
         """
         app, whole = self.application, self._whole
+        detached = app._core.detached
         if whole is None:
             self.set(status="closed", note="the session is closed")
             return
-        goes_on = f"; {app.name} continues in its own process: session.attach({app.name!r}) in a new session" if app.detached else ""
-        if not app.detached:  # its last commit came after the last refresh; the rows of stores may be gone with the directory
+        goes_on = f"; {app.name} continues in its own process: session.attach({app.name!r}) in a new session" if detached else ""
+        if not detached:  # its last commit came after the last refresh; the rows of stores may be gone with the directory
             last = app.picture()
             marks = {shape: mark if mark.lines else whole.marks.get(shape, mark) for shape, mark in last.marks.items()}
             whole = replace(whole, marks=marks)
-        still = at_rest(whole, None if app.detached else "stopped")
+        still = at_rest(whole, None if detached else "stopped")
         self.set(**self._live.state(still, self._view), status="closed", note=clean_text(f"the session is closed{goes_on}"))
 
     def _change_view(self, message: Mapping[str, Any]) -> None:
@@ -214,7 +217,7 @@ class LivePicture:
         if not self._updating.acquire(blocking=False):
             return
         try:
-            while self._open_views.any and not self.application.client.closed:
+            while self._open_views.any and not self.application._core.client.closed:
                 self.refresh()
                 self._refresh_details()
                 self._read_tap()
@@ -264,9 +267,10 @@ class LivePicture:
     def _no_plan(self) -> str:
         """Return why there is no plan to show; raises what prevents the build."""
         app = self.application
-        if app.definition is None:
+        definition = app._core.definition
+        if definition is None:
             return f"this notebook has no builder of {app.name}: run the cells that define it, then session.attach({app.name!r}, builder)"
-        topology_of(app.definition, app.config)
+        topology_of(definition, app.config)
         return "nothing to apply: the notebook's builder equals what runs"
 
     def _apply(self) -> None:
@@ -315,7 +319,7 @@ class LivePicture:
         with self._paging:
             app = self.application
             if self._pages is None or self._pages[:2] != (app, shape):
-                self._pages = (app, shape, StorePages(app, app.topology.store(name), ROWS))
+                self._pages = (app, shape, StorePages(app._core, app.topology.store(name), ROWS))
             table, controls = self._pages[2].read()
             self._show(shape, detail=str(table.html()), paging=controls)
 
@@ -352,7 +356,7 @@ class LivePicture:
         try:
             if self._tap is None:
                 self._tapped = self.application, wanted
-                self._tap = LiveTap(self.application, wanted, rows=ROWS).__enter__()
+                self._tap = LiveTap(self.application._core, wanted, rows=ROWS).__enter__()
             fresh = self._tap.new()
         except TapUnavailableError as error:
             self._untap()

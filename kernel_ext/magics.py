@@ -176,7 +176,7 @@ class TopoMagics(Magics):
             exec(compile(source, file, "exec"), self._shell.user_ns)
             what = EditOptions.of(given, self._reset(definition, app, node, given.reset_state), self._shell.user_ns)
             plan = self._plan(app, definition, what)
-            refuse_rolled_back(app, plan, node, app.rolled_back)
+            refuse_rolled_back(app._core, plan, node)
             if given.dry_run:
                 return plan
             if expression is not None:
@@ -435,7 +435,7 @@ class NodeValues:
 
     def __call__(self) -> Table:
         if self._tap is None:
-            self._tap = LiveTap(self._application, self._node, rows=MOST_ROWS if self._where else self._last.maxlen or 1).__enter__()
+            self._tap = LiveTap(self._application._core, self._node, rows=MOST_ROWS if self._where else self._last.maxlen or 1).__enter__()
         fresh = self._tap.new()
         self._last.extend(fresh if self._where is None else records_where(fresh, self._where))
         note = f"{self.named}: live from {self._application.name} ({self._application.status}), {self._tap.count:,} passed"

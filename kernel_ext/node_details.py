@@ -33,20 +33,21 @@ def rows_behind(app: Application, shape: str) -> Markup:
         if name.startswith(("/", "(")):
             return element("div", f"{name}: the topic is chosen per record")
         real = f"{app.name}-{name}" if name in app.topology.internal_topics else name
-        return _titled("last records" if real == name else f"last records of {real}", app.client.read(real, ROWS).table().html())
+        return _titled("last records" if real == name else f"last records of {real}", app._core.client.read(real, ROWS).table().html())
     stores = (_titled(f"store {store}", _rows_of(app, store)) for store in getattr(app.topology.node(name), "stores", ()))
     return join([_counts(app, name), *stores])
 
 
 def about(app: Application, node: str) -> Markup:
     """Return the details that do not change: a node's source."""
-    return join(_source(app.topology.node(node), stale=node in app.stale))
+    return join(_source(app.topology.node(node), stale=node in app._core.stale))
 
 
 def sampled_values(app: Application, node: str) -> Markup:
     """Return a node's last values when the topology runs over a sample of its topics; shown until live values arrive."""
     try:
-        found = values_of_sample(app.client, app.topology, node, ROWS, 2.0, StreamsConfig(app.client.config))
+        client = app._core.client
+        found = values_of_sample(client, app.topology, node, ROWS, 2.0, StreamsConfig(client.config))
         shown = replace(found.table(), title="").html()
     except KStreamsError as error:
         shown = element("pre", str(error))

@@ -223,11 +223,11 @@ def _application_row(app: Application) -> dict[str, Any]:
     return {
         "name": one_line(app.name),
         "status": app.status,
-        "detached": app.detached,
+        "detached": app._core.detached,
         "records": counts.records,
         "rate": round(counts.per_second),
         "lag": counts.lag if counts.lag >= 0 else None,
-        "stale": len(app.stale),
+        "stale": len(app._core.stale),
         "error": "" if error is None else one_line(error.message.splitlines()[0], limit=200),
     }
 

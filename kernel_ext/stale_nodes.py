@@ -18,7 +18,7 @@ from kstreams_repl.repl.session import Application
 
 
 class StaleNodes:
-    """Keeps `Application.stale` up to date; call `check` when a cell has ended."""
+    """Keeps which nodes are stale up to date; call `check` when a cell has ended."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -27,7 +27,7 @@ class StaleNodes:
     def check(self) -> None:
         session = self._workspace.current
         for app in () if session is None or session.closed else tuple(session.applications.values()):
-            log = getattr(app.definition, "_log", None)
+            log = getattr(app._core.definition, "_log", None)
             now = (app.topology, None if log is None else [(call, call.args, call.kwargs, *_read_by(call)) for call in log.calls])
             if not _same(self._seen.get(app), now):
                 self._seen[app] = now

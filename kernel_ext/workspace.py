@@ -103,8 +103,7 @@ class Workspace:
         Raises:
             UsageError: the notebook has no builder of this application.
         """
-        found = app.definition if isinstance(app.definition, Handle) else None
-        for value in (found, self.builders.get(name), self.shell.user_ns.get(name)):
+        for value in (app._core.definition, self.builders.get(name), self.shell.user_ns.get(name)):
             if isinstance(value, Handle):
                 for known, builder in self.builders.items():
                     if builder._log is value._log:

@@ -10,7 +10,7 @@ from kstreams_repl.host.instance.metadata import (
 from kstreams_repl.host.instance.metadata import (
     StreamsMetadata as StreamsMetadata,
 )
-from kstreams_repl.repl.session.application.query_view import QueryServer as QueryServer
+from kstreams_repl.repl.session.application.serve import QueryServer as QueryServer
 from kstreams_repl.repl.session.views.stores.store_view import StoreView as StoreView
 from kstreams_repl.serving.client import (
     AsyncQueryClient as AsyncQueryClient,

@@ -35,7 +35,7 @@ def main(
     """
     from kstreams_repl.host.instance.metadata import HostInfo
     from kstreams_repl.repl.session import connect
-    from kstreams_repl.repl.session.application.query_view import serve_catalogue
+    from kstreams_repl.repl.session.application.serve import serve_catalogue
     from kstreams_repl.system.errors import SessionFileError
 
     with connect(where["bootstrap_servers"], directory=where["directory"], prestart=False) as session:

@@ -20,6 +20,7 @@ from pathlib import Path
 from kstreams_repl.system.process_info import running_since
 
 _POLL_SECONDS = 0.05
+_BYTES_PER_LINE = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,3 +113,17 @@ def start_apart(module: str, arguments: Sequence[str], log: int, *, stdin: bytes
 def let_go(process: subprocess.Popen[bytes]) -> None:
     """Let the process run after the end of this one; until then wait for it in the background, so that it does not become a zombie."""
     threading.Thread(target=process.wait, name=f"await-{process.pid}", daemon=True).start()
+
+
+def last_lines(path: Path, n: int) -> list[str]:
+    """Return the last lines of a file, from its last few kilobytes; none when there is no file."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            start = max(0, size - n * _BYTES_PER_LINE)
+            file.seek(start)
+            lines = file.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return []
+    written = [line for line in (lines[1:] if start else lines) if line.strip()]
+    return written[-n:] if n else []

@@ -133,8 +133,8 @@ def session(broker: Any, spark: Any, tmp_path: Path) -> Iterator[ks.Session]:
 
 def at_rest(app: ks.Application) -> None:
     """Wait for what was begun before the interrupt."""
-    settle(lambda: app._starting is None or app._starting.done, "the start")
-    with app._control:
+    settle(lambda: app._core.starting is None or app._core.starting.done, "the start")
+    with app._core.control:
         return
 
 

@@ -207,7 +207,7 @@ def test_counts_are_those_of_the_records_after_kills_of_instances_and_of_the_ker
     for number in range(2):  # instances are killed while records come
         session.produce(f"{name}-in", orders[:1000], value_serde="string")
         assert app.wait(120, until=lambda app: len(app.reports.instances) == 2)
-        kill_worker(app._deployment, slot=number)  # type: ignore[arg-type]
+        kill_worker(app._core.deployment, slot=number)  # type: ignore[arg-type]
     assert app.wait(120)
     eventually(lambda: counted(app)["read"], (5000, 5000))
     mine = edited.records + 2000

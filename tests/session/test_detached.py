@@ -39,7 +39,7 @@ def counts(app: ks.Application) -> dict[str, int]:
 
 def family(app: ks.Application) -> list[psutil.Process]:
     """The driver process and all below it."""
-    driver = app._driver_process.mailbox.driven  # type: ignore[union-attr]
+    driver = app._core.driver_process.mailbox.driven  # type: ignore[union-attr]
     assert driver is not None
     process = psutil.Process(driver.pid)
     return [process, *process.children(recursive=True)]
@@ -95,7 +95,7 @@ def test_it_goes_on_when_its_kernel_is_killed_and_another_one_controls_it(broker
             session.cleanup(name)
         session.produce(topic, [("a", "word", 2000)])
         app = session.attach(name)
-        assert app.detached and "running, detached" in repr(app)
+        assert app._core.detached and "running, detached" in repr(app)
         assert app.wait(60) and counts(app) == {"a": 2, "b": 1}
         processes = family(app)
         assert any("java" in process.name() for process in processes)

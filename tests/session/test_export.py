@@ -15,6 +15,7 @@ import pytest
 
 import kstreams_repl as ks
 from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.repl.session.application.application import handle_on
 from kstreams_repl.repl.session.application.edits.versions import VersionHistory
 from kstreams_repl.repl.session.session_directory import SessionDirectory
 from kstreams_repl.repl.session.source.source_slice import program_of
@@ -51,7 +52,7 @@ def kept_application(session: ks.Session, name: str, builder: ks.StreamsBuilder)
         with deployed_as("counting(topic)"):
             program = program_of(builder, topology)
     history.keep(program, topology, config)
-    return session._applications.create(name, topology, config, history)
+    return handle_on(session._applications.create(name, topology, config, history))
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -178,7 +178,7 @@ def test_a_detached_application_has_the_registrys_password_and_writes_it_nowhere
             session.create_topic(f"{topic}-out", partitions=1)
             app = session.deploy(totals(topic, avro(X)), name, detached=True, config=CONFIG)
             assert app.wait(120), app
-            driver = app._driver_process.mailbox.driven  # type: ignore[union-attr]
+            driver = app._core.driver_process.mailbox.driven  # type: ignore[union-attr]
             process = psutil.Process(driver.pid)
             for one in (process, *process.children(recursive=True)):
                 with suppress(psutil.Error):  # it has just ended

@@ -45,9 +45,9 @@ AS_SECONDS = [timedelta(milliseconds=20), "20 ms", "20ms", 0.02]
 AS_MILLIS = [timedelta(seconds=30), "30 s", "0.5 min", 30_000]
 PAGE = "kstreams_repl.repl.session"
 DELEGATES = {
-    "Application.tap": f"{PAGE}.application.application_view.live_tap",
-    "Application.query": f"{PAGE}.application.application_view.strict_queries_of",
-    "Application.tail": f"{PAGE}.application.application_view.live_tail",
+    "Application.tap": f"{PAGE}.application.application.live_tap",
+    "Application.query": f"{PAGE}.application.application.strict_queries_of",
+    "Application.tail": f"{PAGE}.application.application.live_tail",
     "Application.wait": f"{PAGE}.application.application.wait_until",
     "Session.values": f"{PAGE}.topic_access.last_values",
     "Session.record": f"{PAGE}.topic_access.record_topics",
@@ -112,7 +112,7 @@ def outcome(name: str, parameter: str, value: Any, monkeypatch: pytest.MonkeyPat
     if name in DELEGATES:
         monkeypatch.setattr(DELEGATES[name], delegate)
         monkeypatch.setattr(f"{PAGE}.topic_access.built_with_serdes", lambda *_: (None, None))
-        monkeypatch.setattr(f"{PAGE}.application.application_view.node_name", lambda *_: "node")
+        monkeypatch.setattr(f"{PAGE}.application.application.node_name", lambda *_: "node")
     other: Any = builder.table("other", key_serde="string", value_serde="string", store="other", history=3_600_000)
     given: dict[str, Any] = {
             "other": other, "joiner": lambda left, right: left, "predicate": lambda key, value: True, "store": "made",
@@ -147,7 +147,7 @@ def outcome(name: str, parameter: str, value: Any, monkeypatch: pytest.MonkeyPat
                 monkeypatch.setattr(ks.testing.TestInputTopic, "pipe_input", delegate)
         elif not static:
             receiver = MagicMock()
-            receiver._run_to_tap.return_value.status = "running"
+            receiver._core.run_of_another_kernel.return_value.status = "running"
     signature = inspect.signature(function)
     bound: dict[str, Any] = {
         each.name: given[each.name]

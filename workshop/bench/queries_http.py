@@ -20,7 +20,7 @@ from kstreams_repl.engine.stores.engine.lmdb_snapshot import LmdbSnapshot
 from kstreams_repl.host.instance.state.state_directory import application_directory, state_root
 from kstreams_repl.host.kafka.clients import make_producer
 from kstreams_repl.repl.session.application.application import Application
-from kstreams_repl.repl.session.application.query_view import QueryServer
+from kstreams_repl.repl.session.application.serve import QueryServer
 from kstreams_repl.serving.client import connect
 from kstreams_repl.system.errors import KStreamsError
 from workshop.bench import workloads

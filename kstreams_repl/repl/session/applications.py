@@ -9,7 +9,6 @@ from typing import Any
 from kstreams_repl.pictures.frames import Frames
 from kstreams_repl.pictures.table import Table
 from kstreams_repl.repl.session.application.application import Application
-from kstreams_repl.repl.session.application.read_only import ReadOnlyApplication
 from kstreams_repl.repl.session.left_applications import LeftApplication, left_applications
 
 
@@ -47,7 +46,7 @@ class Applications(Frames, dict[str, Application]):
         return self.table()._repr_mimebundle_()
 
 
-def applications_table(attached: Iterable[ReadOnlyApplication], left: Collection[LeftApplication]) -> Table:
+def applications_table(attached: Iterable[Application], left: Collection[LeftApplication]) -> Table:
     """Return one row per application; the note explains how to attach or remove those that are not attached."""
     rows: list[tuple[Any, ...]] = []
     for app in attached:

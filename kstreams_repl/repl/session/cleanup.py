@@ -15,7 +15,7 @@ from kstreams_repl.host.kafka.admin import Admin
 from kstreams_repl.host.kafka.internal_topics import journal_topic_name
 from kstreams_repl.pictures.frames import Frames
 from kstreams_repl.pictures.table import Table
-from kstreams_repl.repl.session.application.read_only import ReadOnlyApplication
+from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.application.starting.driver_selection import refuse_driven, refuse_running
 from kstreams_repl.repl.session.application.starting.journal_lookup import deployed_names
 from kstreams_repl.repl.session.cluster_client import ClusterClient
@@ -94,7 +94,7 @@ class Cleanup(Frames):
         return self.table()._repr_mimebundle_()
 
 
-def _own_topics(app: ReadOnlyApplication | None) -> set[str]:
+def _own_topics(app: ApplicationCore | None) -> set[str]:
     """Return the internal topics of an application's present topology."""
     if app is None:
         return set()
@@ -106,7 +106,7 @@ _DESCRIBED = re.compile(r"\(topics: \[([^]]*)\]\)|\(topic: ([^)]*)\)")
 """Topics in the text of `describe()`."""
 
 
-def _used_topics(files: SessionFiles, name: str, app: ReadOnlyApplication | None) -> set[str]:
+def _used_topics(files: SessionFiles, name: str, app: ApplicationCore | None) -> set[str]:
     """Return the names of the topics that its topology reads and writes, and its versions as far as the session file has them."""
     found = set() if app is None else {*app.topology.source_topics(), *app.topology.sink_topics()}
     with suppress(SessionFileError):
@@ -116,7 +116,7 @@ def _used_topics(files: SessionFiles, name: str, app: ReadOnlyApplication | None
     return found
 
 
-def delete_topic(client: ClusterClient, applications: Mapping[str, ReadOnlyApplication], topic: str) -> None:
+def delete_topic(client: ClusterClient, applications: Mapping[str, ApplicationCore], topic: str) -> None:
     """Delete a topic, as `Session.delete_topic`."""
     admin = client.admin
     known = admin.topics()
@@ -145,7 +145,7 @@ def delete_topic(client: ClusterClient, applications: Mapping[str, ReadOnlyAppli
     client.serdes.forget(topic)
 
 
-def cleanup_of(client: ClusterClient, applications: Mapping[str, ReadOnlyApplication], name: str) -> Cleanup:
+def cleanup_of(client: ClusterClient, applications: Mapping[str, ApplicationCore], name: str) -> Cleanup:
     """List what belongs to an application, as `Session.cleanup`.
 
     Raises:

@@ -5,21 +5,19 @@ Spark's log has the output of user functions on workers.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from kstreams_repl.host.instance.state.state_directory import state_root
 from kstreams_repl.pictures.table import Table
+from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.application.detached.mailbox import Mailbox
-from kstreams_repl.repl.session.application.read_only import ReadOnlyApplication
 from kstreams_repl.repl.session.cluster_client import ClusterClient
 from kstreams_repl.repl.session.topics.read import latest, refuse_no_number
+from kstreams_repl.system.processes import last_lines
 
-_BYTES_PER_LINE = 400
 
-
-def session_logs(client: ClusterClient, applications: Mapping[str, ReadOnlyApplication], name: str | None, n: int) -> Table:
+def session_logs(client: ClusterClient, applications: Mapping[str, ApplicationCore], name: str | None, n: int) -> Table:
     """Return the table of `Session.logs`."""
     refuse_no_number(n)
     apps = [app for app in applications.values() if name in (None, app.name)]
@@ -44,7 +42,7 @@ def _spark_log(pid: int | None = None) -> Path:
     return spark_log(pid)
 
 
-def logs_table(applications: Iterable[ReadOnlyApplication], files: Iterable[tuple[str, Path]], n: int) -> Table:
+def logs_table(applications: Iterable[ApplicationCore], files: Iterable[tuple[str, Path]], n: int) -> Table:
     """Return warnings, restarts and failures of the applications, then the last `n` lines of each file."""
     rows: list[tuple[str, str]] = []
     for app in applications:
@@ -66,16 +64,3 @@ def logs_table(applications: Iterable[ReadOnlyApplication], files: Iterable[tupl
         rows += [(name, line) for line in last_lines(path, n)]
         shown.append(f"{name}: {path}")
     return Table.of(("from", "line"), rows, note=("; ".join(shown) or "no log files") if rows else "nothing was logged")
-
-
-def last_lines(path: Path, n: int) -> list[str]:
-    """Return the last lines of a file, from its last few kilobytes; none when there is no file."""
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            start = max(0, size - n * _BYTES_PER_LINE)
-            file.seek(start)
-            lines = file.read().decode("utf-8", "replace").splitlines()
-    except OSError:
-        return []
-    return latest([line for line in (lines[1:] if start else lines) if line.strip()], n)

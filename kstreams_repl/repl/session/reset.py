@@ -20,7 +20,7 @@ from kstreams_repl.host.journal.journal_records import StopOffsets
 from kstreams_repl.host.kafka.internal_topics import journal_topic_name
 from kstreams_repl.pictures.frames import Frames
 from kstreams_repl.pictures.table import Table
-from kstreams_repl.repl.session.application.read_only import ReadOnlyApplication
+from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.application.starting.journal_lookup import journal_of
 from kstreams_repl.repl.session.cleanup import cleanup_of
 from kstreams_repl.repl.session.cluster_client import ClusterClient
@@ -126,7 +126,7 @@ class Reset(Frames):
 
 def reset_of(
     client: ClusterClient,
-    applications: Mapping[str, ReadOnlyApplication],
+    applications: Mapping[str, ApplicationCore],
     name: str,
     *,
     input_topics: Collection[str] | None,

@@ -15,7 +15,7 @@ from kstreams_repl.engine.call_checks import checked_calls
 from kstreams_repl.host.kafka.admin import Admin
 from kstreams_repl.host.kafka.clients import ClientSettings, ensure_reachable
 from kstreams_repl.pictures.table import Table
-from kstreams_repl.repl.session.application.application import Application
+from kstreams_repl.repl.session.application.application import Application, handle_on
 from kstreams_repl.repl.session.application.batch.batch_run import run_batch
 from kstreams_repl.repl.session.application.detached.mailbox import mailboxes
 from kstreams_repl.repl.session.application.life.registry import ApplicationRegistry
@@ -158,7 +158,8 @@ class Session(TopicAccess):
         Example:
             >>> session.applications
         """
-        return Applications(self._applications, None if self.closed or self.directory.temporary else self.client.state_root)
+        attached = {name: handle_on(app) for name, app in self._applications.items()}
+        return Applications(attached, None if self.closed or self.directory.temporary else self.client.state_root)
 
     def deploy(
         self,
@@ -210,7 +211,7 @@ class Session(TopicAccess):
             True
         """
         given = {**(config or {}), **{key.replace("_", "."): value for key, value in settings.items()}}
-        return deploy(
+        app = deploy(
             self.client,
             self._applications,
             topology,
@@ -223,6 +224,7 @@ class Session(TopicAccess):
             share_outputs=share_outputs,
             take_over=take_over,
         )
+        return handle_on(app)
 
     def run_batch(
         self,
@@ -272,7 +274,7 @@ class Session(TopicAccess):
             if key in given and value not in (default, given[key]):
                 raise ConfigError(f"{key} is {given[key]!r} in the settings and {value!r} as argument", hint="give one of them", key=key)
             given.setdefault(key, value)
-        return run_batch(self.client, self._applications, topology, name, given, start, create_topics=create_topics)
+        return handle_on(run_batch(self.client, self._applications, topology, name, given, start, create_topics=create_topics))
 
     def savepoints(self) -> Table:
         """Return the savepoints in this session's directory, by application and time.
@@ -335,8 +337,8 @@ class Session(TopicAccess):
         known = self._applications.get(name)
         if known is not None and not known.outdated:
             known.definition = known.definition if topology is None else topology  # the running code stays
-            return known
-        return attach(self.client, self._applications, name, topology, config or {}, trust=trust)
+            return handle_on(known)
+        return handle_on(attach(self.client, self._applications, name, topology, config or {}, trust=trust))
 
     def cleanup(self, name: str, *, dry_run: bool = False) -> Cleanup:
         """Delete what belongs to an application: internal topics, group, local state. Return what was deleted.

@@ -48,7 +48,7 @@ def failed(shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch) -> Applicat
     app: Application = shell.user_ns["app"]
     app.stop()
     monkeypatch.setattr(Application, "failed_record", record)
-    deployment: Any = app._deployment
+    deployment: Any = app._core.deployment
     deployment.error = StreamsProcessingError(
         f"KeyError: 'price' {HOSTILE}\n  record {PLACE}: key {HOSTILE!r}", hint="fix it", application="app", node="kept", task="0_0",
         topic="in", partition=0, offset=7, record=record, user_line=(shell.user_ns["double"].__code__.co_filename, 2, "return"),
@@ -77,7 +77,7 @@ def test_the_drawer_of_the_node_that_failed_has_the_record_and_three_buttons(fai
     assert failure_of(failed, "scaled") == "", "another node has not failed"
     whole = failure_of(failed, "kept", record=True)
     assert len(shown) < len(whole) < 20_000 and "<img" not in whole and "\x1b" not in whole and "timestamp" in whole
-    failed._deployment.status = "paused"  # type: ignore[misc]
+    failed._core.deployment.status = "paused"  # type: ignore[misc]
     assert failure_of(failed, "kept") == ""
 
 
@@ -118,8 +118,8 @@ def test_the_picture_opens_the_node_that_failed_and_its_buttons_act(failed: Appl
     assert live.state["selected"] == "" == live.state["failure"]
     live.receive({"do": "select", "shape": "node:kept"})
     until(lambda: PLACE in live.state["failure"])
-    failed._deployment.status = "stopped"  # type: ignore[misc]
-    failed._deployment.error = None  # type: ignore[misc]
+    failed._core.deployment.status = "stopped"  # type: ignore[misc]
+    failed._core.deployment.error = None  # type: ignore[misc]
     live.refresh()
     assert live.state["failure"] == ""
 

@@ -20,6 +20,7 @@ from kernel_ext.panel import Panel
 from kernel_ext.side_panel import state_of
 from kernel_ext.subshells import handle_in_subshell
 from kstreams_repl.pictures.front_end import bundle
+from kstreams_repl.repl.session.application.application import Application
 from kstreams_repl.repl.session.application.life.state import ApplicationState
 from kstreams_repl.repl.session.left_applications import LeftApplication
 from kstreams_repl.system.errors import StateStoreError
@@ -72,7 +73,7 @@ def wired(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def a_panel() -> Panel:
-    return Panel(SimpleNamespace(name="app", client=SimpleNamespace(closed=True)))  # type: ignore[arg-type]
+    return Panel(SimpleNamespace(name="app", _core=SimpleNamespace(client=SimpleNamespace(closed=True), detached=False)))  # type: ignore[arg-type]
 
 
 def test_two_threads_that_change_the_picture_lose_no_change(wired: None) -> None:
@@ -171,7 +172,7 @@ def test_edit_tells_why_there_is_no_plan(shell: InteractiveShell) -> None:  # no
     run(shell, "b.stream('in', name='numbers')", "more")
     run(shell, "b.stream('other').process(lambda: None, stores=['nowhere'])", "wrong")
     assert "nowhere" in plan_button(live) and "already" not in live.state["detail"]
-    app.definition = None
+    app._core.definition = None
     assert "session.attach" in plan_button(live)
 
 
@@ -185,15 +186,15 @@ def test_a_node_is_stale_when_what_its_function_calls_has_changed(
     run(shell, "import panel_helpers\nLIMIT = 5\ndef helper(value):\n    return value > LIMIT", "helper")
     run(shell, BUILD.replace("value > 0", "helper(value) or panel_helpers.large(value)"), "build")
     run(shell, "app.edit(b)", "edit")
-    assert app.stale == frozenset()
+    assert app._core.stale == frozenset()
     run(shell, "LIMIT = 6", "limit")
-    assert app.stale == {"kept"}
+    assert app._core.stale == {"kept"}
     run(shell, "LIMIT = 5", "limit")
-    assert app.stale == frozenset()
+    assert app._core.stale == frozenset()
     module = sys.modules.pop("panel_helpers")
     module.large.__code__ = (lambda value: value > 20).__code__
     run(shell, "1", "any")
-    assert app.stale == {"kept"}
+    assert app._core.stale == {"kept"}
 
 
 def test_nothing_of_a_button_is_printed_by_its_thread() -> None:
@@ -202,9 +203,11 @@ def test_nothing_of_a_button_is_printed_by_its_thread() -> None:
     def picture() -> Any:
         raise RuntimeError("<b>dictionary changed size")
 
-    app: Any = SimpleNamespace(name="app", client=SimpleNamespace(closed=False), picture=picture)
-    app.current = app
-    live = LivePicture(app, lambda changed: None)
+    core: Any = SimpleNamespace(name="app", client=SimpleNamespace(closed=False), stale=())
+    core.current = core
+    core.handle = Application(core)
+    core.handle.picture = picture
+    live = LivePicture(core.handle, lambda changed: None)
     live._open_views.heartbeat("one")
     live._update()
     assert live.state["note"] == "RuntimeError: <b>dictionary changed size"
@@ -239,9 +242,9 @@ def test_a_picture_that_stays_open_goes_on_with_what_is_deployed_anew(shell: Int
     old = shell.user_ns["app"]
     live = LivePicture(old, lambda changed: None)
     old.stop()
-    assert run(shell, f"app = session.deploy(b, 'app', {CONFIG}); app._finish_start()", "deploy 2")[0].success
+    assert run(shell, f"app = session.deploy(b, 'app', {CONFIG}); app._core.finish_start()", "deploy 2")[0].success
     new = shell.user_ns["app"]
-    new._deployment.reports = SimpleNamespace(instances={}, tasks={}, records=0, rate=0.0, lag=-1)
+    new._core.deployment.reports = SimpleNamespace(instances={}, tasks={}, records=0, rate=0.0, lag=-1)
     live.refresh()
     assert live.application is new is not old and live.state["status"] == "running"
 
@@ -254,7 +257,7 @@ def test_after_the_session_is_closed_no_node_is_shown_running(shell: Interactive
     live = LivePicture(app, lambda changed: None)
     live.refresh()
     assert live.state["status"] == "running" and ["state", "is-running"] in live.state["marks"]["node:kept"]
-    app.detached = detached  # its process goes on after the close
+    app._core.detached = detached  # its process goes on after the close
     session.close()
     live.refresh()
     assert live.state["status"] == "closed"
@@ -269,6 +272,6 @@ def test_after_the_session_is_closed_no_node_is_shown_running(shell: Interactive
         if thread.name.startswith("panel-view"):
             thread.join(10)
     assert "numbers" in live.state["svg"] and not any(mark[0][1] == "is-running" for mark in live.state["marks"].values())
-    app.detached = False
+    app._core.detached = False
     if not detached:
         assert app.picture().state == "stopped"

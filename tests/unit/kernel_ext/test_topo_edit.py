@@ -53,7 +53,7 @@ def shell(cluster: SmallCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     run(shell, "%load_ext kstreams_repl")
     session = shell.user_ns["session"] = SmallSession(cluster, tmp_path)
     assert run(shell, BEGIN, "begin")[0].success and run(shell, BUILD, "build")[0].success
-    assert run(shell, f"app = session.deploy(b, 'app', {CONFIG}); app._finish_start()", "deploy")[0].success
+    assert run(shell, f"app = session.deploy(b, 'app', {CONFIG}); app._core.finish_start()", "deploy")[0].success
     yield shell
     session.applications["app"].stop()
     run(shell, "%unload_ext kstreams_repl")
@@ -64,7 +64,7 @@ def produce(shell: InteractiveShell, cluster: SmallCluster, *values: int) -> lis
     for value in values:
         log = cluster.logs[TopicPartition("in", partition_of(b"k"))]
         log.append((b"k", struct.pack(">q", value), 1000 + len(log)))
-    shell.user_ns["session"].applications["app"]._deployment.work()
+    shell.user_ns["session"].applications["app"]._core.deployment.work()
     return [struct.unpack(">q", value)[0] for _, value, _ in cluster.values("out") if value is not None]
 
 
@@ -264,7 +264,7 @@ def test_an_edit_resumes_a_failed_application(shell: InteractiveShell, cluster: 
     """The new function was in place, and nothing ran it: `wait()` raised the old error, whose advice was to edit (L8)."""
     app = shell.user_ns["app"]
     edit(shell, "app kept", "lambda key, value: value > 5", "first")
-    app._deployment.fail(KStreamsError("division by zero", hint="edit the function"))
+    app._core.deployment.fail(KStreamsError("division by zero", hint="edit the function"))
     if stopped:
         app.stop()
     with pytest.raises(KStreamsError, match="division by zero"):
@@ -277,14 +277,14 @@ def test_an_edit_resumes_a_failed_application(shell: InteractiveShell, cluster: 
 def test_an_edit_resumes_an_application_that_could_not_be_started(shell: InteractiveShell, cluster: SmallCluster) -> None:
     app = shell.user_ns["app"]
     app.stop()
-    start = app._deployment.start
-    app._deployment.start = lambda: 1 / 0
+    start = app._core.deployment.start
+    app._core.deployment.start = lambda: 1 / 0
     with pytest.raises(KStreamsError, match="division by zero"):
         app.resume()
     with pytest.raises(KStreamsError, match="division by zero"):
         edit_raises(shell, "app.edit(b.replace('kept', lambda key, value: value > 5))")
     assert app.status == "failed" and len(app.versions) == 2
-    app._deployment.start = start
+    app._core.deployment.start = start
     assert edit(shell, "app kept", "lambda key, value: value > 10").applied
     assert app.status == "running" and app.error is None and produce(shell, cluster, 6, 20) == [20]
 
@@ -300,7 +300,7 @@ def test_an_edit_leaves_an_application_at_rest_at_rest(shell: InteractiveShell, 
 def test_what_another_program_has_taken_over_is_not_edited(shell: InteractiveShell) -> None:
     """The resume would take it back."""
     app = shell.user_ns["app"]
-    app._deployment.fail(taken_over("app", 7, 3))
+    app._core.deployment.fail(taken_over("app", 7, 3))
     with pytest.raises(TaskMigratedError, match="took over app"):
         edit_raises(shell, "app.edit(b.replace('kept', lambda key, value: value > 5))")
     assert app.status == "failed" and len(app.versions) == 1
@@ -346,9 +346,9 @@ def test_an_edit_after_a_rollback_starts_from_what_runs(shell: InteractiveShell,
     change(shell)
     assert produce(shell, cluster, 5, 20) == [20]
     said: list[str] = []
-    app.client.report = said.append
+    app._core.client.report = said.append
     assert run(shell, "app.rollback()", "back")[0].success
-    assert app.changes() is None and not app.stale and not said, "the builder is what runs"
+    assert app.changes() is None and not app._core.stale and not said, "the builder is what runs"
     assert edit(shell, "app scaled --dry-run", "lambda value: value * 2", "next").table().note.startswith("4 nodes unchanged")
     plan = edit(shell, "app scaled", "lambda value: value * 2", "next")
     assert changes(plan) == {"scaled": "code only"}
@@ -377,7 +377,7 @@ def test_a_change_that_waits_in_the_notebook_outlives_a_rollback(shell: Interact
     by_a_cell(shell)
     run(shell, BUILD.replace("value > 0", "value > 11"), "build")
     said: list[str] = []
-    app.client.report = said.append
+    app._core.client.report = said.append
     run(shell, "app.rollback()", "back")
     assert changes(app.changes()) == {"kept": "code only"} and app.changes().topology.node("kept").operator.predicate("k", 11) is False
     assert "still differs from it (kept)" in said[-1]
@@ -413,7 +413,7 @@ def test_another_builder_is_not_taken_back_but_what_runs_is_edited(shell: Intera
     run(shell, BUILD.replace("value > 0", "value > 10"), "build")
     assert run(shell, "app.edit(b)", "first")[0].success
     said: list[str] = []
-    app.client.report = said.append
+    app._core.client.report = said.append
     run(shell, "app.rollback()", "back")
     assert "still differs from it (kept)" in said[-1] and app.changes() is None
     assert changes(edit(shell, "app scaled", "lambda value: value * 2", "next")) == {"scaled": "code only"}

@@ -1,63 +1,74 @@
-"""`Application`: a deployed topology as its user sees it. Start, pause, resume, stop, inspect its progress and its stores.
+"""`Application`: a deployed topology as its user sees it. Start, pause, resume, stop, edit, inspect its progress and its stores.
 
-Control calls run on a thread of their own. The caller waits for the thread; an interrupt (Ctrl-C, a kernel's interrupt) ends only
-the waiting. The call itself completes, so the application is in its old state or its new one, never between.
+What the session keeps of it and does with it is in one object, `ApplicationCore`.
 """
 
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable, Collection, Mapping, MutableMapping
-from contextlib import nullcontext
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from kstreams_repl.engine.call_checks import checked_calls
 from kstreams_repl.engine.config import StreamsConfig
-from kstreams_repl.engine.topology.names import changelog_topic
-from kstreams_repl.engine.topology.node_diff import NodeChange, whole_code
+from kstreams_repl.engine.topology.describe import TopologyDescription
+from kstreams_repl.engine.topology.node_diff import NodeChange
 from kstreams_repl.engine.topology.topology import Topology
+from kstreams_repl.host.instance.metadata import HostInfo, KeyQueryMetadata, LagInfo, StreamsMetadata
 from kstreams_repl.pictures.mimebundle import mimebundle, text_of
+from kstreams_repl.pictures.picture import Picture, picture_of
+from kstreams_repl.pictures.retries import Retries
 from kstreams_repl.pictures.table import Table
-from kstreams_repl.repl.session.application.application_view import ApplicationView
-from kstreams_repl.repl.session.application.edits import edit as plan_edits
+from kstreams_repl.repl.inspection.result import SqlResult
+from kstreams_repl.repl.inspection.sandbox import quote_identifier
+from kstreams_repl.repl.session.application.batch.batch_report import BatchReport, last_run, report_of
+from kstreams_repl.repl.session.application.core import ApplicationCore
+from kstreams_repl.repl.session.application.edits.apply import apply
 from kstreams_repl.repl.session.application.edits.edit import (
     Conversions,
     EditPlan,
-    begun,
-    migrations_of,
+    follow_rollback,
     plan_edit,
+    plan_of_definition,
     plan_rollback,
-    prepare,
 )
-from kstreams_repl.repl.session.application.edits.skip import config_without, position_to_skip
-from kstreams_repl.repl.session.application.edits.versions import VersionHistory, program_that_runs
-from kstreams_repl.repl.session.application.life.control_thread import CaughtUp, Work, wait_until
+from kstreams_repl.repl.session.application.edits.skip import skip
+from kstreams_repl.repl.session.application.edits.versions import Version
 from kstreams_repl.repl.session.application.life.listeners import Listeners
 from kstreams_repl.repl.session.application.life.state import ApplicationState
-from kstreams_repl.repl.session.application.savepoints.savepoint_writer import savepoint_path, write_savepoint
+from kstreams_repl.repl.session.application.life.wait import CaughtUp, wait_until
+from kstreams_repl.repl.session.application.savepoints.savepoint_writer import take_savepoint
 from kstreams_repl.repl.session.application.savepoints.savepoints import Savepoint
-from kstreams_repl.repl.session.application.starting.deploy_preview import check
-from kstreams_repl.repl.session.cluster_client import ClusterClient
-from kstreams_repl.repl.session.source.source_slice import Program, program_of
-from kstreams_repl.repl.session.topics.records import ReadRecord
+from kstreams_repl.repl.session.application.serve import QueryServer, partition_lags, serve
+from kstreams_repl.repl.session.topics.read import refuse_no_number
+from kstreams_repl.repl.session.topics.records import ReadRecord, Records
 from kstreams_repl.repl.session.topics.source_serdes import built_with_serdes
 from kstreams_repl.repl.session.views.counts.consumer_lag import FEW
-from kstreams_repl.repl.session.views.counts.counts_reader import CountsReader
+from kstreams_repl.repl.session.views.counts.metrics_view import MetricsView
+from kstreams_repl.repl.session.views.counts.record_counts import Counts, NodeRate
 from kstreams_repl.repl.session.views.explanation import explain
-from kstreams_repl.repl.session.views.picture.picture_overlay import silent_lines, summary_of
+from kstreams_repl.repl.session.views.picture.failed_record import position_of, record_at, with_record
+from kstreams_repl.repl.session.views.picture.node_retries import retries_of
+from kstreams_repl.repl.session.views.picture.picture_overlay import overlay_of, silent_lines, summary_of
+from kstreams_repl.repl.session.views.stores.local_queries import strict_queries_of
+from kstreams_repl.repl.session.views.stores.store_view import StoreView
+from kstreams_repl.repl.session.views.tables.sql_catalog import all_stores
+from kstreams_repl.repl.session.views.tables.sql_query import run_query
+from kstreams_repl.repl.session.views.values.live_taps import live_tail, live_tap, node_name
+from kstreams_repl.repl.session.views.values.sample_run import sampled_values
+from kstreams_repl.serving.state_query import StateQueryRequest, StateQueryResult
+from kstreams_repl.serving.store_types import QueryableStoreType, StoreQueryParameters
 from kstreams_repl.system.durations import Seconds, as_seconds
-from kstreams_repl.system.errors import DeployError, IllegalStateError, TaskMigratedError
+from kstreams_repl.system.errors import KStreamsError
 
 if TYPE_CHECKING:
-    from kstreams_repl.host.spark.deployment import Deployment
-    from kstreams_repl.repl.session.application.detached.client import DetachedDeployment
+    from kstreams_repl.host.instance.reports.run_progress import RunProgress
+    from kstreams_repl.host.spark.instance_reports import ApplicationReport
 
 
 @checked_calls
-class Application(ApplicationView):
+class Application:
     """A topology under an application id. Get one from `Session.deploy` or `Session.attach`.
 
     Example:
@@ -65,45 +76,10 @@ class Application(ApplicationView):
         >>> app.pause(); app.resume(); app.stop()         # doctest: +SKIP
     """
 
-    def __init__(
-        self,
-        client: ClusterClient,
-        applications: MutableMapping[str, Application],
-        name: str,
-        topology: Topology,
-        config: StreamsConfig,
-        deployment: Deployment | DetachedDeployment,
-        history: VersionHistory,
-        *,
-        definition: Any = None,
-        found: str | None = None,
-        claimed: bool = False,
-        detached: bool = False,
-        failure: BaseException | None = None,
-    ) -> None:
-        self.name = name
-        self.topology = topology
-        self.config = config
-        self.client = client
-        self.definition = definition
-        """The builder, stream, table or topology it was deployed or edited with: `changes` compares with it."""
-        self.counts_reader = CountsReader(self, self._instances)
-        self.stale: frozenset[str] = frozenset()
-        """Nodes that a notebook cell has changed since the last deploy or edit; they still run the earlier code."""
-        self.running_code = whole_code(topology)
-        """Code of its nodes as last sent to the workers: `edit` compares with it."""
-        self.rolled_back: Mapping[str, Any] = {}
-        """Code of the version that the last edit has rolled back: an edit of one node does not bring it back."""
-        self.detached = detached
-        """Whether a process of its own drives it, which continues when this process ends."""
-        self._applications = applications
-        self._deployment = deployment
-        self._history = history
-        self._found, self._claimed = found, claimed
-        self._control = threading.Lock()
-        self._starting: Work | None = None
-        self._start_error = failure
-        self._listeners: Listeners | None = None
+    _listeners: Listeners | None = None
+
+    def __init__(self, core: ApplicationCore) -> None:
+        self._core = core
 
     # ---- life
 
@@ -118,14 +94,7 @@ class Application(ApplicationView):
             >>> app.start() is app
             True
         """
-        if self.status.is_running_or_rebalancing():
-            return self
-        self._refuse_replaced()
-        check(self.client.admin, self.topology, self.name, self.config)
-        self._applications.setdefault(self.name, self)  # `cleanup` removed it from the session
-        self._version_changed_code()
-        self._start_error = None
-        self._starting = Work(self._control, self._deployment.start, name=f"deploy-{self.name}", on_error=self._start_failed)
+        self._core.start()
         return self
 
     def resume(self) -> Application:
@@ -137,9 +106,92 @@ class Application(ApplicationView):
             >>> app.resume().status == "running"
             True
         """
-        self.start()
-        self._finish_start()
+        self._core.resume()
         return self
+
+    def pause(self) -> Application:
+        """Pause at a commit boundary. Returns when everything processed is committed. Pausing twice does nothing.
+
+        Example:
+            >>> app.pause().status == "paused"
+            True
+        """
+        self._core.pause()
+        return self
+
+    def stop(self) -> Application:
+        """Stop: pause, then release all resources. Its topics, offsets and state stay; `resume` continues from them.
+
+        Example:
+            >>> app.stop().status == "stopped"
+            True
+        """
+        self._core.stop()
+        return self
+
+    def wait(self, timeout: Seconds | None = None, *, until: Callable[[Application], bool] | None = None) -> bool:
+        """Wait until a condition holds. Without one, wait until everything on its topics is processed and committed.
+
+        A record in an asynchronous node is not processed until its result has left the node, one that waits for another try
+        (``on_error="retry"``) included. What `suppress`, a window or a join keeps until stream time passes is processed: only further
+        records end that. A start that takes longer than a second is reported.
+
+        Args:
+            timeout: seconds; None waits without limit.
+            until: (application) -> whether to stop waiting; None: everything on its topics is processed and committed.
+
+        Returns:
+            False when the timeout expired first, or the application was paused or stopped.
+
+        Raises:
+            ApplicationFailedError and others: the application failed; its own error is raised.
+            WaitInterrupted: Ctrl-C; the application continues.
+
+        Example:
+            >>> app.wait(60)
+            True
+        """
+        seconds = None if timeout is None else as_seconds(timeout, "timeout")
+        app = self._core
+        caught_up = CaughtUp(app.instances, lambda: app.counts_reader.remaining(most=FEW).total, lambda: app.deployment.is_taken_over())
+        return wait_until(app, seconds, caught_up if until is None else lambda app: until(self))
+
+    def listen(
+        self,
+        *,
+        state: Callable[[ApplicationState, ApplicationState], object] | None = None,
+        restore: Callable[[int, int, int], object] | None = None,
+        standby: Callable[[int, str, int], object] | None = None,
+        uncaught: Callable[[Any], object] | None = None,
+    ) -> Listeners:
+        """Call functions of this process on events, until `close` of the result or the next `listen`, which replaces it.
+
+        Args:
+            state: (new, old) status, after each change.
+            restore: (instance, restored, remaining) in records, while stores are restored; the last call has remaining 0.
+            standby: (instance, task, lag) in records, when the lag of a standby copy has changed.
+            uncaught: (error) -> `UncaughtResponse`, once for each failure: ``lambda error: "replace_thread"`` starts it again.
+
+        Example:
+            >>> listening = app.listen(state=lambda new, old: print(old, new))
+            >>> listening.close()
+        """
+        self._listeners = Listeners(self._core, self._listeners, state=state, restore=restore, standby=standby, uncaught=uncaught)
+        return self._listeners
+
+    def savepoint(self, name: str) -> Savepoint:
+        """Keep state and offsets as of one commit under a name. A running application is paused for it, then resumed.
+
+        The savepoint stays in the session's directory, in ``savepoints/``, until it is deleted. ``session.deploy(builder, name,
+        from_savepoint=…)`` starts from it and reads the later records again, so the topics that it writes receive their results a
+        second time. Raises CallError when a savepoint of that name exists, IllegalStateError when the application has failed.
+
+        Example:
+            >>> saved = app.savepoint('before-the-change')
+            >>> saved.application == app.name
+            True
+        """
+        return take_savepoint(self._core, name)
 
     def skip(self, at: str | ReadRecord) -> Application:
         """Continue without the record at which it failed. Calling it again for the same record does nothing.
@@ -157,21 +209,20 @@ class Application(ApplicationView):
         Example:
             >>> app.skip(app.failed_record).resume()      # doctest: +SKIP
         """
-        # 1. Refuse.
-        position = position_to_skip(self, at)
-        if position is None:
-            return self
-        # 2. Stop.
-        self.stop()
-        # 3. Write the version.
-        program, config = self._history.program(), config_without(self, position)
-        self._deployment.version = self._history.keep(program, self.topology, config)
-        self.config = self._deployment.config = config
-        dead_letters = self.config["errors.dead.letter.queue.topic.name"]
-        target = f"the record goes to {dead_letters}" if dead_letters else "no dead-letter topic is set"
-        self.client.report(f"{self.name} continues without {position}; {target}")
-        # 4. Start.
-        return self.resume()
+        skip(self._core, at)
+        return self
+
+    # ---- edits
+
+    @property
+    def versions(self) -> list[Version]:
+        """The versions so far, the present one last: number, time, source text. They are kept across kernel restarts.
+
+        Example:
+            >>> [version.number for version in app.versions]
+            [1]
+        """
+        return self._core.versions
 
     def edit(
         self,
@@ -209,13 +260,11 @@ class Application(ApplicationView):
             >>> plan.applied
             True
         """
-        built, config = built_with_serdes(self.client, topology, self.config, settled=self.topology.source_topics(), report=not dry_run)
+        app = self._core
+        built, config = built_with_serdes(app.client, topology, app.config, settled=app.topology.source_topics(), report=not dry_run)
         stores = (reset_state,) if isinstance(reset_state, str) else tuple(reset_state)
-        plan = plan_edit(
-            self, built, topology, running_code=self.running_code, config=config, reset_state=stores, migrate=migrate,
-            migrate_rows=migrate_rows,
-        )
-        return plan if dry_run else self.apply(plan)
+        plan = plan_edit(app, built, topology, config=config, reset_state=stores, migrate=migrate, migrate_rows=migrate_rows)
+        return plan if dry_run else apply(app, plan)
 
     def apply(self, plan: EditPlan) -> EditPlan:
         """Carry out the plan of an edit, as `edit` does. Return it with the version as which it was applied.
@@ -231,21 +280,7 @@ class Application(ApplicationView):
             >>> app.apply(plan).applied
             True
         """
-        if plan.applied or plan.diff.empty:
-            return plan if plan.applied else replace(plan, version=self.versions[-1].number)
-        # 1. Refuse. 2. Check.
-        if isinstance(self.error, TaskMigratedError):
-            raise self.error
-        prepare(plan, self.client, self.config)
-        # 3. History, pause, replace, start. 4. Resume, if it had failed.
-        program = plan.program or program_of(plan.definition, plan.topology, self.client.variables)
-        self.config = plan.config
-        self._refuse_replaced()
-        if self._starting is not None:
-            self._starting.wait()
-        self._run(lambda: self._replace(plan, program))  # on the control thread, so that it completes even if the wait is interrupted
-        self._finish_start()
-        return replace(plan, version=self.versions[-1].number)
+        return apply(self._core, plan)
 
     def changes(self) -> EditPlan | None:
         """Return the edit that would apply the notebook's present builder; None when it equals what runs, or cannot be built.
@@ -254,10 +289,11 @@ class Application(ApplicationView):
             >>> app.changes() is None
             True
         """
-        plan = plan_edits.plan_of_definition(self, self.definition)
+        app = self._core
+        plan = plan_of_definition(app, app.definition)
         if plan is None:
             return None
-        self.stale = frozenset(node.name for node in plan.diff.nodes if node.change not in (NodeChange.UNCHANGED, NodeChange.NEW))
+        app.stale = frozenset(node.name for node in plan.diff.nodes if node.change not in (NodeChange.UNCHANGED, NodeChange.NEW))
         return None if plan.diff.empty else plan
 
     def rollback(self, *, migrate: Conversions | None = None, migrate_rows: Conversions | None = None) -> EditPlan:
@@ -277,39 +313,12 @@ class Application(ApplicationView):
             >>> app.versions[-1].number
             3
         """
-        plan = plan_rollback(self, self._history, running_code=self.running_code, migrate=migrate, migrate_rows=migrate_rows)
-        builder, code = plan_edits.plan_of_definition(self, self.definition), self.running_code
-        applied = self.apply(plan)
-        self.rolled_back = code
-        self.definition = plan_edits.follow_rollback(self, builder) or self.definition
+        app = self._core
+        plan = plan_rollback(app, migrate=migrate, migrate_rows=migrate_rows)
+        builder, code = plan_of_definition(app, app.definition), app.running_code
+        applied = apply(app, plan)
+        app.rolled_back, app.definition = code, follow_rollback(app, builder) or app.definition
         return applied
-
-    def savepoint(self, name: str) -> Savepoint:
-        """Keep state and offsets as of one commit under a name. A running application is paused for it, then resumed.
-
-        The savepoint stays in the session's directory, in ``savepoints/``, until it is deleted. ``session.deploy(builder, name,
-        from_savepoint=…)`` starts from it and reads the later records again, so the topics that it writes receive their results a
-        second time. Raises CallError when a savepoint of that name exists, IllegalStateError when the application has failed.
-
-        Example:
-            >>> saved = app.savepoint('before-the-change')
-            >>> saved.application == app.name
-            True
-        """
-        path = savepoint_path(self.client, self.name, name)
-        if self.status not in ("starting", "running", "paused", "stopped"):
-            raise IllegalStateError(
-                f"{self.name} is {self.status}: its state and offsets may not be of the same commit",
-                hint="resume it or stop it, then take the savepoint",
-            )
-        runs = self.status in ("starting", "running")
-        if runs:
-            self.pause()
-        try:
-            return write_savepoint(self.client, self.name, self.topology, self.config, path)
-        finally:
-            if runs:
-                self.resume()
 
     def export(self, folder: str | os.PathLike[str], *, records: int = 200) -> Path:
         """Write a small Python package: ``app.py`` (the topology; ``python app.py`` deploys it) and a test made from a recording.
@@ -329,91 +338,214 @@ class Application(ApplicationView):
         """
         from kstreams_repl.repl.session.source.export import export
 
-        saved = self._history.saved(self.versions[-1].number)
+        saved = self._core.history.saved(self.versions[-1].number)
         assert saved is not None
-        return export(self.client.admin, self.name, self.topology, saved, folder, records=records)
+        return export(self._core.client.admin, self.name, self.topology, saved, folder, records=records)
 
-    def pause(self) -> Application:
-        """Pause at a commit boundary. Returns when everything processed is committed. Pausing twice does nothing.
+    # ---- what it is, and how far
+
+    @property
+    def name(self) -> str:
+        """The application id: prefix of its topics, its consumer group, its state."""
+        return self._core.name
+
+    @property
+    def topology(self) -> Topology:
+        """The topology that runs, or ran last."""
+        return self._core.topology
+
+    @property
+    def config(self) -> StreamsConfig:
+        """Its settings."""
+        return self._core.config
+
+    @property
+    def status(self) -> ApplicationState:
+        """The status under this kernel, an `ApplicationState`: a string with Kafka Streams' names.
+
+        A failed application stays failed until it is started again.
 
         Example:
-            >>> app.pause().status == "paused"
+            >>> app.status == "running"
             True
         """
-        self._finish_start()
-        self._run(self._deployment.pause)
-        return self
+        return self._core.status
 
-    def stop(self) -> Application:
-        """Stop: pause, then release all resources. Its topics, offsets and state stay; `resume` continues from them.
+    @property
+    def standing(self) -> str:
+        """The status as display text; also says whether it is detached, or that another kernel runs it on a cluster.
 
         Example:
-            >>> app.stop().status == "stopped"
+            >>> app.standing
+        """
+        return self._core.standing
+
+    @property
+    def error(self) -> KStreamsError | None:
+        """The error with which it failed, the user's line first; None: it has not failed, or is being started again.
+
+        Example:
+            >>> app.error is None
             True
         """
-        if self._starting is not None:
-            self._starting.wait()
-        self._run(self._deployment.stop)
-        return self
+        return self._core.error
 
-    def abandon(self) -> None:
-        """Release its resources without a commit, because its broker has ended. What was committed stays.
+    @property
+    def failed_record(self) -> ReadRecord | None:
+        """The source record at which it failed, decoded as far as possible.
 
-        Example:
-            >>> app.abandon()     # doctest: +SKIP
-        """
-        if self._starting is not None:
-            self._starting.wait()
-        self._run(self._deployment.abandon)
-
-    def wait(self, timeout: Seconds | None = None, *, until: Callable[[Application], bool] | None = None) -> bool:
-        """Wait until a condition holds. Without one, wait until everything on its topics is processed and committed.
-
-        A record in an asynchronous node is not processed until its result has left the node, one that waits for another try
-        (``on_error="retry"``) included. What `suppress`, a window or a join keeps until stream time passes is processed: only further
-        records end that. A start that takes longer than a second is reported.
-
-        Args:
-            timeout: seconds; None waits without limit.
-            until: (application) -> whether to stop waiting; None: everything on its topics is processed and committed.
-
-        Returns:
-            False when the timeout expired first, or the application was paused or stopped.
-
-        Raises:
-            ApplicationFailedError and others: the application failed; its own error is raised.
-            WaitInterrupted: Ctrl-C; the application continues.
+        None when it has not failed, or not at a record that still exists.
 
         Example:
-            >>> app.wait(60)
+            >>> app.failed_record is None
             True
         """
-        seconds = None if timeout is None else as_seconds(timeout, "timeout")
-        caught_up = CaughtUp(self._instances, lambda: self._remaining(most=FEW), lambda: self._deployment.is_taken_over())
-        return wait_until(self, seconds, until or caught_up)
+        position = position_of(self.error)
+        return None if position is None else record_at(self._core.client, position)
 
-    def listen(
-        self,
-        *,
-        state: Callable[[ApplicationState, ApplicationState], object] | None = None,
-        restore: Callable[[int, int, int], object] | None = None,
-        standby: Callable[[int, str, int], object] | None = None,
-        uncaught: Callable[[Any], object] | None = None,
-    ) -> Listeners:
-        """Call functions of this process on events, until `close` of the result or the next `listen`, which replaces it.
-
-        Args:
-            state: (new, old) status, after each change.
-            restore: (instance, restored, remaining) in records, while stores are restored; the last call has remaining 0.
-            standby: (instance, task, lag) in records, when the lag of a standby copy has changed.
-            uncaught: (error) -> `UncaughtResponse`, once for each failure: ``lambda error: "replace_thread"`` starts it again.
+    @property
+    def log(self) -> Path | None:
+        """Log file of the process that drives a detached application; None: this process drives it.
 
         Example:
-            >>> listening = app.listen(state=lambda new, old: print(old, new))
-            >>> listening.close()
+            >>> app.log
         """
-        self._listeners = Listeners(self, self._listeners, state=state, restore=restore, standby=standby, uncaught=uncaught)
-        return self._listeners
+        return self._core.log
+
+    @property
+    def restarts(self) -> list[str]:
+        """One line for each restart after its worker processes were ended from outside.
+
+        Example:
+            >>> app.restarts
+            []
+        """
+        return self._core.restarts
+
+    @property
+    def generation(self) -> int:
+        """The generation of the application: which start, resume, edit or take-over this is.
+
+        Example:
+            >>> app.generation >= 1
+            True
+        """
+        return self._core.generation
+
+    @property
+    def reports(self) -> ApplicationReport:
+        """Records, rate, lag and restore progress of each instance and task, as last reported.
+
+        Example:
+            >>> app.reports.records
+            5
+        """
+        return self._core.reports
+
+    @property
+    def counts(self) -> Counts:
+        """Counts of records at its nodes since it was made, and its lag; at rest, as of the last commit.
+
+        Waits at most 1.5 s for the broker.
+
+        Example:
+            >>> app.counts.records, app.counts.lag
+            (5, 0)
+        """
+        return self._core.counts
+
+    def node_rates(self) -> dict[str, NodeRate]:
+        """Rates of the nodes, as in `counts.nodes`.
+
+        Example:
+            >>> app.node_rates()
+        """
+        return dict(self.counts.nodes)
+
+    @property
+    def metrics(self) -> MetricsView:
+        """Its metrics, under Kafka Streams' names (docs/reference/metrics.md). After an orderly end the last values stay.
+
+        Example:
+            >>> app.metrics.total('records-consumed-total')
+        """
+        return self._core.metrics
+
+    def remaining(self) -> int:
+        """Return the number of records that are not processed and committed yet: on its topics, repartition topics included, and in
+        asynchronous nodes, where they wait for a call or for another try.
+
+        Example:
+            >>> app.remaining()
+            0
+        """
+        return self._core.counts_reader.remaining().total
+
+    @property
+    def batch_report(self) -> BatchReport | None:
+        """What the last bounded run of this object did: of `Session.run_batch`, or deployed with ``autostop.at``, after its end; None: it
+        had none. The seconds of a deployed one are not measured: 0.
+
+        Example:
+            >>> app.batch_report is None
+            True
+        """
+        app = self._core
+        if app.batch_report is None and app.config["autostop.at"] is not None and app.status == "stopped":
+            record = last_run(app.client, app.name)
+            if record is not None and record.state == "finished":
+                app.batch_report = report_of(app.client, app.topology, app.name, record, 0.0)
+        return app.batch_report
+
+    @property
+    def batch_progress(self) -> RunProgress | None:
+        """How far a bounded run is: finished partitions, and offsets to go.
+
+        None for a stream, and before the first check.
+
+        Example:
+            >>> app.batch_progress is None
+            True
+        """
+        return self._core.batch_progress
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Addresses of the brokers: ``host:port``, comma separated.
+
+        Example:
+            >>> host, port = session.bootstrap_servers.split(":")
+        """
+        return self._core.client.settings.bootstrap_servers
+
+    def describe(self) -> TopologyDescription:
+        """Return the topology as Kafka Streams' ``describe()`` prints it.
+
+        Example:
+            >>> print(app.describe())
+            Topologies:
+               Sub-topology: 0
+                Source: words (topics: [words])
+            ...
+        """
+        return self.topology.describe()
+
+    def picture(self) -> Picture:
+        """Return a picture of the topology with the present counts and states of its nodes and stores.
+
+        Example:
+            >>> picture = app.picture()
+        """
+        return picture_of(self.topology, title=f"{self.name} ({self.status})", marks=overlay_of(self._core), state=self.status)
+
+    def __repr__(self) -> str:
+        return summary_of(self._core)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        error = self.error
+        error = None if error is None else with_record(self._core.client, self.name, error, self.topology)
+        note = repr(self) if error is None else f"{self!r}\n{error}"
+        return mimebundle(self.picture(), "\n".join([text_of(self.topology), *silent_lines(self._core)]), note=note)
 
     def explain(self, *, timeout: Seconds = 5.0) -> Table:
         """Return why its result may be empty or too small: one row for each question of ``docs/tasks/empty-results.md``, with its numbers.
@@ -427,91 +559,244 @@ class Application(ApplicationView):
             >>> app.explain().rows[1][:2]
             ('Were records read?', 'words: 5 records')
         """
-        return explain(self, seconds=as_seconds(timeout, "timeout"))
+        return explain(self._core, seconds=as_seconds(timeout, "timeout"))
 
-    # ---- showing
+    # ---- values and stores
 
-    def __repr__(self) -> str:
-        return summary_of(self)
+    def tap(self, node: Any, n: int = 10, *, timeout: Seconds = 5.0) -> Records:
+        """Return the next `n` values that a node forwards (a sink: receives), from the running tasks.
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        error = self._error_with_record()
-        note = repr(self) if error is None else f"{self!r}\n{error}"
-        return mimebundle(self.picture(), "\n".join([text_of(self.topology), *silent_lines(self)]), note=note)
+        Returns fewer when `timeout` expires first. A tap is attached to the tasks for that time and removed afterwards; it is
+        limited in rows, bytes and rate, and changes nothing else. Values that are numbers, strings, lists or dicts stay so,
+        others become their text. An application that does not run is sampled as by `Session.values`. One that was attached while another
+        kernel drives it on a cluster is tapped there; on local Spark it is sampled.
 
-    # ---- inside
+        Args:
+            node: its name, or the stream or table.
+            n: number of values.
+            timeout: seconds.
 
-    def _finish_start(self) -> None:
-        if self._starting is not None:
-            self._starting.wait()
-            if self._start_error is not None:
-                raise self._start_error
+        Raises TopologyError when the application has no such node.
 
-    def _instances(self) -> int:
-        """Return how many instances run, as far as this process knows."""
-        return getattr(self._deployment.plan, "instances", None) or 1
+        Example:
+            >>> app.tap("long", n=3, timeout=0.1)
+        """
+        seconds = as_seconds(timeout, "timeout")
+        name, run = node_name(self._core, node), self._core.run_of_another_kernel() or self._core
+        if run.status != "running":
+            refuse_no_number(n)
+            config = StreamsConfig({**self._core.client.config, **self.config})
+            return sampled_values(self._core.client, self.topology, name, n, seconds, config)
+        return live_tap(run, name, n, seconds)
 
-    def _refuse_replaced(self) -> None:
-        """Raise if the session has deployed or attached the application again since, and so has another object for it.
+    def tail(self, node: Any, *, timeout: Seconds | None = None) -> Iterator[ReadRecord]:
+        """Yield the values at a node of the running application as they pass, for `timeout` (seconds; None: without limit).
+
+        Example:
+            >>> for record in app.tail("long", timeout=0.1):
+            ...     print(record.key, record.value)
+        """
+        seconds = None if timeout is None else as_seconds(timeout, "timeout")
+        return live_tail(self._core.run_of_another_kernel() or self._core, node_name(self._core, node), seconds)
+
+    def retries(self, node: Any) -> Retries:
+        """Return the records that failed in an asynchronous node and wait for another try (`on_error="retry"`), as of the last commit.
+
+        Args:
+            node: its name, or the stream.
 
         Raises:
-            DeployError: the session has another object for it.
+            TopologyError: the application has no such asynchronous node.
+
+        Example:
+            >>> waiting = app.retries("price")                       # doctest: +SKIP
+            >>> waiting.where(lambda record: record.tries > 2).drop()  # doctest: +SKIP
+            >>> waiting.retry_now()                                  # doctest: +SKIP
         """
-        if not self.detached and self.current is not self:
-            raise DeployError(
-                f"the session has another object for {self.name}: it was deployed or attached again",
-                hint=f"use session.applications[{self.name!r}]",
-            )
+        return retries_of(self._core, node if isinstance(node, str) else node_name(self._core, node))
 
-    def _version_changed_code(self) -> None:
-        """Write a version if a start, other than a resume, sends changed functions with the notebook's present values.
+    @overload
+    def store(self, name: str) -> StoreView: ...
 
-        An attach, a rollback or a detached process would otherwise load the earlier ones.
+    @overload
+    def store(self, name: str | StoreQueryParameters, store_type: QueryableStoreType | None = None) -> Any: ...
+
+    def store(self, name: str | StoreQueryParameters, store_type: QueryableStoreType | None = None) -> Any:
+        """Return a store for reading, live while the application runs.
+
+        Args:
+            name: its name, or parameters with name and type.
+            store_type: one of `QueryableStoreTypes`, or your own: what is returned has its reads, over the tasks on this host, on a cluster
+                over all tasks by its query servers, and raises while a task cannot answer. None: a `StoreView`, which shows the last
+                commit in any case.
+
+        Raises TopologyError when the topology has no store of that name; with a type `InvalidStateStoreError`.
+
+        Example:
+            >>> app.store('counts').get('a')
+            2
+            >>> with app.store('counts', ks.queries.QueryableStoreTypes.key_value_store()).all() as rows:
+            ...     sorted(rows)
+            [('a', 2), ('b', 3)]
         """
-        driver = self._driver_process
-        if self.status == "paused" or (driver is not None and driver.mailbox.driven is not None):
-            return
-        code = whole_code(self.topology)
-        if code == self.running_code:
-            return
-        program = program_that_runs(self.definition, self.topology, code, self.config, self.client.variables)
-        if program is None:
-            program = replace(self._history.program(), missing=("functions or values that have changed since",))
-        self._deployment.version = self._history.keep(program, self.topology, self.config)
-        self.running_code = code
+        if store_type is None and isinstance(name, str):
+            return StoreView(self._core, self.topology.store(name))
+        store = name if isinstance(name, str) else name.store_name
+        return strict_queries_of(self._core, store).store(name, store_type)
 
-    def _replace(self, plan: EditPlan, program: Program) -> None:
-        """Run steps 3 and 4 of `apply`."""
-        generation = self.generation
-        history, driver, migrations = self._history, self._driver_process, migrations_of(plan)
-        more = {"migrations": migrations} if migrations else {}
-        emptied = tuple(changelog_topic(self.name, store) for store in plan.diff.reset)
-        with nullcontext() if driver is None else driver.editing(history.versions[-1].number):
-            count = len(history.versions)
-            text = history.keep(program, plan.topology, self.config, migrated=[migration.store for migration in migrations])
-            try:
-                with begun(plan):
-                    self._deployment.replace(plan.topology, version=text, emptied=emptied, **more)
-            except Exception:
-                if self._deployment.topology is plan.topology:  # its rows are converted: it stays, and starts after the next resume
-                    self.topology = plan.topology
-                elif len(history.versions) > count:
-                    history.forget_last()
-                raise
-        self.topology = plan.topology
-        self.running_code = whole_code(plan.topology)
-        if plan.program is None and plan.definition is not None:
-            self.definition = plan.definition
-        self.stale, self.rolled_back = frozenset(), {}
-        self.client.serdes.learn(self.topology, self.name, self.config)
-        # 4. Resume it, if it had failed.
-        if self.status == "failed" and self.generation == generation:
-            self.start()
+    @property
+    def stores(self) -> dict[str, StoreView]:
+        """All stores by name.
 
-    def _run(self, call: Callable[[], Any]) -> None:
-        self.client.ensure_own()
-        work = Work(self._control, call, name=f"control-{self.name}")
-        work.wait()
-        self.counts_reader.forget()
-        if work.error is not None:
-            raise work.error
+        Example:
+            >>> sorted(app.stores)
+            ['counts']
+        """
+        return {builder.name: StoreView(self._core, builder) for builder in all_stores(self.topology)}
+
+    def query(self, request: StateQueryRequest, *, timeout: Seconds = 0.0) -> StateQueryResult:
+        """Return the answers of the tasks on this host, on a cluster of all tasks, to a query, by partition, with their positions.
+
+        Args:
+            request: what is asked.
+            timeout: seconds to wait for partitions behind the request's position bound; 0: they answer NOT_UP_TO_BOUND.
+
+        Raises:
+            UnknownStateStoreError: there is no such store.
+            StreamsNotStartedError: the application was never started on this host.
+
+        Example:
+            >>> request = ks.queries.StateQueryRequest.in_store('counts').with_query(ks.queries.KeyQuery.with_key('a'))
+            >>> app.query(request).only_partition_result.result
+            2
+        """
+        seconds = as_seconds(timeout, "timeout")
+        return strict_queries_of(self._core, request.store_name).query(request, timeout=seconds)
+
+    def sql(
+        self,
+        query: str,
+        *,
+        topic_limit: int | None = None,
+        store_limit: int | None = None,
+        start: Any = None,
+        end: Any = None,
+        **frames: object,
+    ) -> SqlResult:
+        """Run a SELECT, as `Session.sql` with its arguments. The name of a store alone means ``SELECT * FROM`` it.
+
+        Example:
+            >>> app.sql('SELECT key, value FROM counts ORDER BY key').fetchall()
+            [('a', 2), ('b', 3)]
+        """
+        if query.strip() in self.stores:
+            query = f"SELECT * FROM {quote_identifier(f'application {self.name}')}.{quote_identifier(query.strip())}"
+        app = self._core
+        return run_query(
+            app.client, app.registry, query, frames=frames, topic_limit=topic_limit, store_limit=store_limit, start=start, end=end
+        )
+
+    # ---- queries from elsewhere
+
+    def metadata_for_all_clients(self) -> list[StreamsMetadata]:
+        """Return the hosts of the running application, each with its stores and partitions, and its standby copies.
+
+        The answer comes from the application's journal, which a thread follows; it contacts no host.
+
+        Example:
+            >>> [host.state_store_names for host in app.metadata_for_all_clients()]     # doctest: +SKIP
+            [frozenset({'counts'})]
+        """
+        return self._core.discovery.metadata_for_all_clients()
+
+    def streams_metadata_for_store(self, store: str) -> list[StreamsMetadata]:
+        """Return the hosts that hold partitions of a store; all hosts, for a global store.
+
+        Args:
+            store: its name.
+
+        Raises:
+            InvalidStateStoreError: the application has no such store.
+
+        Example:
+            >>> app.streams_metadata_for_store("counts")     # doctest: +SKIP
+        """
+        return self._core.discovery.streams_metadata_for_store(store)
+
+    def query_metadata_for_key(
+        self, store: str, key: Any, *, serializer: Any = None, partitioner: Callable[..., Any] | None = None
+    ) -> KeyQueryMetadata:
+        """Return the hosts that have the row of a key: with the active task, and with standby copies.
+
+        Args:
+            store: name of the store.
+            key: the key; of a window or session store the plain one.
+            serializer: serde of the key, or its name; None: the store's own.
+            partitioner: function (topic, key, value, partitions) by which the input is partitioned; None: Kafka's default.
+
+        Raises:
+            InvalidStateStoreError: the application has no such store.
+
+        Example:
+            >>> app.query_metadata_for_key("counts", "a").partition     # doctest: +SKIP
+            2
+        """
+        return self._core.discovery.query_metadata_for_key(store, key, serializer=serializer, partitioner=partitioner)
+
+    def all_local_store_partition_lags(self) -> dict[str, dict[int, LagInfo]]:
+        """Return for each store and partition on this host how many records its copy is behind the changelog.
+
+        Example:
+            >>> app.all_local_store_partition_lags()["counts"][0].offset_lag     # doctest: +SKIP
+            0
+        """
+        return partition_lags(self._core)
+
+    def serve(
+        self,
+        port: int = 0,
+        *,
+        bind: str = "127.0.0.1",
+        certfile: str | None = None,
+        keyfile: str | None = None,
+        insecure: bool = False,
+    ) -> QueryServer:
+        """Start a server for the state of this application, as a process of its own, and return it. It answers for every host.
+
+        Calling it again returns the server that runs; where the instances on this host keep one (``application.server``), that one.
+
+        Args:
+            port: where it listens; 0: a free one.
+            bind: the address; beyond loopback it needs TLS or `insecure`.
+            certfile, keyfile: PEM files for TLS.
+            insecure: let others reach it without TLS, on a network that you trust.
+
+        Raises:
+            DeployError: the application was never started.
+            QueryServerError: it did not start; the hint names its log.
+            ConfigError: the address needs TLS.
+
+        Example:
+            >>> server = app.serve()                                    # doctest: +SKIP
+            >>> ks.queries.connect(server.url, token=server.token_path).get("counts", "a").value     # doctest: +SKIP
+            2
+        """
+        return serve(self._core, HostInfo(bind, port), certfile, keyfile, insecure)
+
+    @property
+    def query_token_path(self) -> str:
+        """The file with the tokens of its query servers, which only its owner can read.
+
+        Example:
+            >>> app.query_token_path.endswith("query-tokens.json")     # doctest: +SKIP
+            True
+        """
+        return self._core.query_token_path
+
+
+def handle_on(core: ApplicationCore) -> Application:
+    """Return the user's handle on an application, always the same one."""
+    if core.handle is None:
+        core.handle = Application(core)
+    assert isinstance(core.handle, Application)
+    return core.handle

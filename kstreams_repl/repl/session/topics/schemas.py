@@ -8,7 +8,7 @@ from kstreams_repl.pictures.table import Table, value_text
 from kstreams_repl.pictures.wording import counted
 from kstreams_repl.repl.inspection import Limits, run_sql
 from kstreams_repl.repl.inspection.sandbox import quote_identifier
-from kstreams_repl.repl.session.application.read_only import ReadOnlyApplication
+from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.cluster_client import ClusterClient
 from kstreams_repl.repl.session.views.tables.sql_catalog import SessionTables
 
@@ -16,7 +16,7 @@ RECORDS = 200
 EXAMPLE_CHARACTERS = 60
 
 
-def schema_of(client: ClusterClient, applications: Mapping[str, ReadOnlyApplication], topic: str) -> Table:
+def schema_of(client: ClusterClient, applications: Mapping[str, ApplicationCore], topic: str) -> Table:
     """Return the table of `Session.schema`.
 
     Raises:

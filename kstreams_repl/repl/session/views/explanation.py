@@ -14,7 +14,7 @@ from kstreams_repl.engine.topology.nodes import SinkNode
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.pictures.table import MAX_TEXT_CELL, Table
 from kstreams_repl.pictures.wording import counted
-from kstreams_repl.repl.session.application.read_only import ReadOnlyApplication
+from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.views.counts.record_counts import LATE, Counts, NodeRate, input_sources, late_text, waiting_text
 from kstreams_repl.repl.session.views.picture.join_keys import JoinKeys
 from kstreams_repl.repl.session.views.values.sample_run import sample
@@ -38,7 +38,7 @@ QUESTIONS = {
 """What is asked, in the order of a record's way, and what to do then."""
 
 
-def explain(app: ReadOnlyApplication, *, seconds: float) -> Table:
+def explain(app: ApplicationCore, *, seconds: float) -> Table:
     """Return the answer of each question.
 
     Args:
@@ -66,7 +66,7 @@ def explain(app: ReadOnlyApplication, *, seconds: float) -> Table:
     return Table.of(("question", "here", "then"), rows, title=app.name, note="\n".join([*whole, "docs/tasks/empty-results.md"]))
 
 
-def _state(app: ReadOnlyApplication) -> list[str]:
+def _state(app: ApplicationCore) -> list[str]:
     return [app.status if app.error is None else f"{app.status}: {app.error.message}"]
 
 
@@ -103,7 +103,7 @@ def _dropped(counts: Counts, wanted: Callable[[str], bool]) -> list[str]:
     ]
 
 
-def _joins(app: ReadOnlyApplication, seconds: float) -> list[str]:
+def _joins(app: ApplicationCore, seconds: float) -> list[str]:
     """Return the joins of a sample of the topics that found no partner for some keys, and why."""
     if not JoinKeys(app.topology).arrived:
         return []

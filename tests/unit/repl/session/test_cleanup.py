@@ -45,7 +45,7 @@ def test_a_cleanup_takes_what_is_its_own_for_sure(session: SmallSession) -> None
     builder = ks.StreamsBuilder()
     builder.stream("in", key_serde="string").group_by_key().count(store="eu-totals")
     app: Any = session.deploy(builder, "orders")
-    app._finish_start()
+    app._core.finish_start()
     app.stop()
     assert "orders-eu-totals-changelog" in session.cleanup("orders", dry_run=True).topics
 
@@ -59,7 +59,7 @@ def test_a_cleanup_leaves_topics_of_the_users_that_are_called_like_internal_ones
     builder = ks.StreamsBuilder()
     builder.stream("orders-db-changelog", key_serde="string").group_by_key().count(store="totals")
     app: Any = session.deploy(builder, "orders")
-    app._finish_start()
+    app._core.finish_start()
     app.stop()
     found = session.cleanup("orders")
     assert found.topics == ("orders-totals-changelog", "orders-journal")
@@ -99,7 +99,7 @@ def test_a_cleanup_leaves_topics_of_the_users_of_an_application_that_was_not_att
     stream.merge(builder.stream(["in", users[2]], key_serde="string")).to(users[1])
     stream.group_by_key().count(store="totals")
     app: Any = session.deploy(builder, "orders")
-    app._finish_start()
+    app._core.finish_start()
     app.stop()
     found = SmallSession(cluster, tmp_path).cleanup("orders")
     assert found.topics == ("orders-totals-changelog", "orders-journal")
@@ -142,7 +142,7 @@ def test_a_topic_that_nobody_uses_is_deleted(session: SmallSession, monkeypatch:
     builder.stream("in", key_serde="string").to("out")
     cluster.create_topics([NewTopicSpec("out", PARTITIONS)])
     app: Any = session.deploy(builder, "copy")
-    app._finish_start()
+    app._core.finish_start()
     app.stop()
     for topic in ("in", "out", "copy-journal"):
         if topic in cluster.topics():

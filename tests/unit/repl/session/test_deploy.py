@@ -60,7 +60,7 @@ def summing(value_serde: str = "long", store: str = "totals") -> ks.StreamsBuild
 
 def run_once(session: SmallSession) -> Any:
     app = session.deploy(summing(), "app", config=CONFIG)
-    app._finish_start()
+    app._core.finish_start()
     return app
 
 
@@ -87,9 +87,9 @@ def test_another_store_and_the_same_topology_go_on(
 ) -> None:
     monkeypatch.setattr(journal_lookup, "journal_of", lambda session, name: cluster.journal)
     run_once(session).stop()
-    session.deploy(summing(store="others"), "app", config=CONFIG)._finish_start()
+    session.deploy(summing(store="others"), "app", config=CONFIG)._core.finish_start()
     session.applications["app"].stop()
-    session.deploy(summing(store="others"), "app", config=CONFIG)._finish_start()
+    session.deploy(summing(store="others"), "app", config=CONFIG)._core.finish_start()
     session.applications["app"].stop()
     with pytest.raises(TopologyError, match="an earlier version left rows"):
         session.deploy(summing("integer"), "app", config=CONFIG)
@@ -100,7 +100,7 @@ import kstreams_repl as ks
 builder = ks.StreamsBuilder()
 grouped = builder.stream("in", key_serde="string", value_serde="long").group_by_key(key_serde="string", value_serde="long")
 grouped.count(store="totals", value_serde="long")
-session.deploy(builder, "app", config={"statestore.cache.max.bytes": 0})._finish_start()
+session.deploy(builder, "app", config={"statestore.cache.max.bytes": 0})._core.finish_start()
 """
 
 
@@ -124,7 +124,7 @@ def test_a_new_kernel_compares_with_the_version_that_the_journal_confirms(
         session.deploy(summing("integer"), "app", config=CONFIG)
     assert "session.attach('app').edit(builder, reset_state=['totals'])" in str(refused.value.hint)
     assert not session.applications
-    session.deploy(summing(), "app", config=CONFIG)._finish_start()
+    session.deploy(summing(), "app", config=CONFIG)._core.finish_start()
     session.applications["app"].stop()
 
 
@@ -136,7 +136,7 @@ def test_a_text_that_the_journal_does_not_confirm_is_not_executed_and_this_is_sa
     file.write_text(file.read_text().replace("value_serde", "value_serdes"))
     said: list[str] = []
     session.client.report = said.append
-    session.deploy(summing("integer"), "app", config=CONFIG)._finish_start()
+    session.deploy(summing("integer"), "app", config=CONFIG)._core.finish_start()
     session.applications["app"].stop()
     assert len(said) == 1 and "is not compared with its earlier version" in said[0] and "journal" in said[0]
 
@@ -146,12 +146,12 @@ def test_partitions_begin_at_the_first_record_of_a_time(session: SmallSession, c
     rows = session.plan(summing(), "app", config=CONFIG, start=2500).rows
     assert [row[1:3] for row in rows if row[0] == "partition"] == [(f"in-{n}", offset) for n, offset in expected(cluster, "in", 2500)]
     app = session.deploy(summing(), "app", config=CONFIG, start="1970-01-01T00:00:02.500")
-    app._finish_start()
+    app._core.finish_start()
     assert dict(app.sql("totals").df()[["key", "value"]].itertuples(index=False, name=None)) == {"a": 2, "b": 2}
     app.stop()
     put(cluster, "in", 5000)
     again = session.deploy(summing(), "app", config=CONFIG, start=0)
-    again._finish_start()
+    again._core.finish_start()
     assert again.store("totals").get("a") == 3, "a committed offset goes before a time"
     again.stop()
 
@@ -191,7 +191,7 @@ def test_another_default_serde_is_another_serde_of_the_stores_that_have_none(
     """It is a setting, no part of the topology: every key was another one from then on, and all counts began anew."""
     put(cluster, "in", 1, 2)
     app = session.deploy(by_default(), "app", config={**CONFIG, "default.key.serde": "string"})
-    app._finish_start()
+    app._core.finish_start()
     app.stop()
     if another_kernel:
         cluster.create_topics([NewTopicSpec("app-journal", 1)])
@@ -199,7 +199,7 @@ def test_another_default_serde_is_another_serde_of_the_stores_that_have_none(
         session = SmallSession(cluster, tmp_path)
     with pytest.raises(TopologyError, match="its key serde was string, would be bytes"):
         session.deploy(by_default(), "app", config=CONFIG)
-    session.deploy(by_default(), "app", config={**CONFIG, "default.key.serde": "string"})._finish_start()
+    session.deploy(by_default(), "app", config={**CONFIG, "default.key.serde": "string"})._core.finish_start()
     session.applications["app"].stop()
 
 
@@ -251,7 +251,7 @@ def test_an_application_on_a_cluster_is_shown_as_running_under_the_kernel_that_d
     assert not journal.has_claims and session.attach("app", summing()).standing == "stopped"
     journal.apply(*encode(Claim(generation, 0, 0, "far:7", "run", place="executor-1")), 100)
     app = SmallSession(cluster, tmp_path / "other").attach("app", summing())
-    monkeypatch.setattr(app, "_follow", lambda: SimpleNamespace(state=journal))
+    monkeypatch.setattr(app._core, "follow", lambda: SimpleNamespace(state=journal))
     assert app.standing == "stopped", "no instance has reported"
     journal.apply(*encode(DesiredState(generation, "running", 1, 1)), 101)
     journal.apply(*encode(InstanceHeartbeat(generation, 0, "far:7", "running", int(now() * 1000), host="executor-far-0")), 102)
@@ -305,7 +305,7 @@ def test_the_object_of_before_does_nothing_to_what_was_deployed_anew(session: Sm
     old = run_once(session)
     old.stop()
     new = session.deploy(summing(store="others"), "app", config=CONFIG)
-    new._finish_start()
+    new._core.finish_start()
     for call in (old.resume, lambda: old.edit(summing(store="third"))):
         with pytest.raises(DeployError, match="deployed or attached again") as refused:
             call()
@@ -341,7 +341,7 @@ def test_a_record_that_comes_while_the_beginning_is_looked_up_is_read(
     put(cluster, "in", 1000)
     monkeypatch.setattr(cluster, "offsets_for_time", and_then_one_comes)
     app = session.deploy(summing(), "app", config=CONFIG, start=2000)
-    app._finish_start()
+    app._core.finish_start()
     assert len(cluster.values("app-totals-changelog")) == 2, "both keys, once"
     app.stop()
 
@@ -351,7 +351,7 @@ def test_an_application_may_have_any_name_and_its_stores_show(session: SmallSess
     """`temp.totals` was ambiguous for DuckDB, `topics.totals` a topic."""
     put(cluster, "in", 1000)
     app = session.deploy(summing(), name, config=CONFIG)
-    app._finish_start()
+    app._core.finish_start()
     assert sorted(app.store("totals").rows("key, value").fetchall()) == [("a", 1), ("b", 1)]
     assert len(app.sql("totals").fetchall()) == 2
     app.stop()
@@ -477,7 +477,7 @@ def test_a_dead_letter_topic_that_the_application_itself_reads_is_reported(
     said: list[str] = []
     session.client.report = said.append
     app = session.deploy(builder, "app", config={**CONFIG, "errors.dead.letter.queue.topic.name": "in-dead"})
-    app._finish_start()
+    app._core.finish_start()
     app.stop()
     assert [line.startswith("warning: app reads its own dead-letter topic in-dead") for line in said] == [True] * (reads != "another topic")
 
@@ -487,7 +487,7 @@ def test_an_edit_warns_of_what_it_adds_as_a_deploy_does(session: SmallSession, c
     cluster.create_topics([NewTopicSpec("in-dead", PARTITIONS)])
     builder = summing()
     app = session.deploy(builder, "app", config={**CONFIG, "errors.dead.letter.queue.topic.name": "in-dead"})
-    app._finish_start()
+    app._core.finish_start()
     said: list[str] = []
     session.client.report = said.append
     letters = builder.stream("in-dead", key_serde="string", value_serde="string", name="letters")

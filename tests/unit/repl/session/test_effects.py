@@ -231,7 +231,7 @@ def cells_of(chance: random.Random) -> tuple[list[str], list[str]]:
     cells = ["builder = ks.StreamsBuilder()\nq = builder.stream('in', key_serde='string', value_serde='long')", *building]
     for effect in chance.sample(EFFECTS, 5):
         cells.insert(chance.randint(0, len(cells)), effect)
-    end = ["q.to('out', key_serde='string', value_serde='long')", "app = session.deploy(builder, 'app')\napp._finish_start()"]
+    end = ["q.to('out', key_serde='string', value_serde='long')", "app = session.deploy(builder, 'app')\napp._core.finish_start()"]
     edit = [chance.choice(EFFECTS), "builder.stream('more', key_serde='string', value_serde='long').filter(lambda k, v: v > 1).to('out')"]
     return [*start, *cells, *end], [*edit, chance.choice(EFFECTS), "app.edit(builder)"]
 
@@ -278,7 +278,7 @@ def test_notebooks_are_attached_rolled_back_and_exported_and_no_effect_happens_a
         edited = results(app.topology)
         app.stop()
         before = effects.read_text()
-        program = app._history.saved(2).topology_program
+        program = app._core.history.saved(2).topology_program
         try:
             package = runpy.run_path(str(app.export(folder / "package") / "app.py"))
         except KStreamsError as refused:

@@ -24,7 +24,7 @@ def main(word):
 builder = ks.StreamsBuilder()
 builder.stream("in", value_serde="string").map_values(lambda word: main(word) + CONFIG["suffix"]).to("out", value_serde="string")
 app = session.deploy(builder, "app", config={"commit.interval.ms": 50})
-app._finish_start()
+app._core.finish_start()
 app.stop()
 """
 

@@ -31,7 +31,7 @@ def test_a_sample_of_an_application_has_its_default_serdes(session: SmallSession
     builder = ks.StreamsBuilder()
     builder.stream("in").map_values(lambda value: value["n"] + 1, name="more")
     app: Any = session.deploy(builder, "app", config={"default.value.serde": "json"})
-    app._finish_start()
+    app._core.finish_start()
     app.stop()
     for found in (session.values("more"), session.values("more", topology=app), app.tap("more")):
         assert isinstance(found, ks.reports.Records) and [record.value for record in found] == [2]
@@ -57,7 +57,7 @@ def test_a_node_of_two_applications_asks_of_which(session: SmallSession) -> None
         builder = ks.StreamsBuilder()
         builder.stream("in", value_serde="json").map_values(lambda value, added=added: added)
         app: Any = session.deploy(builder, name)
-        app._finish_start()
+        app._core.finish_start()
         app.stop()
     with pytest.raises(TopologyError, match="several applications have a node 'KSTREAM-MAPVALUES-0000000001': one, two") as told:
         session.values("KSTREAM-MAPVALUES-0000000001")

@@ -30,7 +30,8 @@ def application(root: Path, *, remote: bool, **settings: str) -> Any:
     control.mkdir(parents=True)
     (control / LEASE).write_text(json.dumps({"generation": 1, "signal": str(Signal.RUN), "remote": remote}))
     topology = topology_of(ks.Stores.persistent_key_value_store("counts"))
-    return SimpleNamespace(name=APPLICATION, topology=topology, config=config, client=Client(), metadata_for_all_clients=list)
+    discovery = SimpleNamespace(metadata_for_all_clients=list)
+    return SimpleNamespace(name=APPLICATION, topology=topology, config=config, client=Client(), discovery=discovery)
 
 
 def test_on_one_host_files_are_read(tmp_path: Path) -> None:

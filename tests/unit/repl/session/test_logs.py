@@ -6,8 +6,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from kstreams_repl.host.spark.instance_reports import application_report
-from kstreams_repl.repl.session.logs import last_lines, logs_table
+from kstreams_repl.repl.session.logs import logs_table
 from kstreams_repl.system.errors import KStreamsError
+from kstreams_repl.system.processes import last_lines
 
 
 def test_the_last_lines_of_a_log_are_shown_and_those_of_a_missing_one_are_none(tmp_path: Path) -> None:

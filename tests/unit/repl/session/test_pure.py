@@ -19,8 +19,10 @@ import kstreams_repl as ks
 from kstreams_repl import serdes
 from kstreams_repl.host.spark.instance_reports import ApplicationReport, InstanceReport
 from kstreams_repl.repl.inspection import open_sandbox
+from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.application.edits.topology_resolution import topology_of
-from kstreams_repl.repl.session.application.life.control_thread import CaughtUp, Work
+from kstreams_repl.repl.session.application.life.control_thread import Work
+from kstreams_repl.repl.session.application.life.wait import CaughtUp
 from kstreams_repl.repl.session.session_directory import SessionDirectory
 from kstreams_repl.repl.session.source.error_source import with_source
 from kstreams_repl.repl.session.topics.produce import milliseconds, parts_of, serde_for
@@ -191,12 +193,11 @@ def test_connecting_again_with_the_same_arguments_gives_the_same_session() -> No
 def test_a_failure_that_comes_while_waiting_looks_is_raised_not_taken_for_rest() -> None:
     looks = iter(["running", "failed", "failed", "failed"])
 
-    class Failing(ks.Application):
+    class Failing(ApplicationCore):
         def __init__(self) -> None:
             self.client, self.name = cast(Any, SimpleNamespace(report=print)), "failing"
-            self._starting = None
-
-        topology = cast(Any, None)
+            self.topology = cast(Any, None)
+            self.instances = lambda: 1  # type: ignore[method-assign]
 
         @property
         def status(self) -> str:
@@ -207,7 +208,7 @@ def test_a_failure_that_comes_while_waiting_looks_is_raised_not_taken_for_rest()
             return StreamsProcessingError("it raised", node="broken")
 
     with pytest.raises(StreamsProcessingError, match="it raised"):
-        Failing().wait(0.1, until=lambda app: False)
+        ks.Application(Failing()).wait(0.1, until=lambda app: False)
 
 
 def test_an_application_has_not_caught_up_while_one_of_its_instances_restores_or_has_not_spoken() -> None:

@@ -14,7 +14,8 @@ from kstreams_repl.engine.commit.offset_metadata import COMMIT_ID, encode
 from kstreams_repl.engine.runtime.nodes.node_counts import NodeCount
 from kstreams_repl.host.kafka.group_admin import CommittedOffset
 from kstreams_repl.host.spark.instance_reports import ApplicationReport, InstanceReport, TaskReport
-from kstreams_repl.pictures.picture import picture_of
+from kstreams_repl.pictures.picture import Picture, picture_of
+from kstreams_repl.repl.session.application.application import Application
 from kstreams_repl.repl.session.views.counts.consumer_lag import Remaining
 from kstreams_repl.repl.session.views.counts.record_counts import Counts, NodeRate, Rates, committed, reported, since
 from kstreams_repl.repl.session.views.picture.picture_overlay import numbers_of, silent
@@ -100,12 +101,19 @@ def test_the_rate_of_the_application_is_that_of_its_sources() -> None:
 def test_the_header_shows_the_lag_and_rate_of_the_counts() -> None:
     """The header of a paused application said lag 0, from the last report, and its text 100, from the offsets."""
     counts = Counts({"read": NodeRate(5, 5, 2.5)}, {"in-0": 100}, 5, 2.5)
-    app: Any = SimpleNamespace(
+
+    class Drawn(Application):
+        def picture(self) -> Picture:
+            return picture_of(topology(), title="app")
+
+        def __repr__(self) -> str:
+            return "app"
+
+    core: Any = SimpleNamespace(
         name="app", client=SimpleNamespace(closed=False), status="paused", stale=(), detached=False, error=None, counts=counts,
-        picture=lambda: picture_of(topology(), title="app"),
     )  # fmt: skip
-    app.current = app
-    live = LivePicture(app, lambda changed: None)
+    core.current, core.handle = core, Drawn(core)
+    live = LivePicture(core.handle, lambda changed: None)
     live.refresh()
     assert [point[1:] for point in live.state["history"]] == [[2.5, 100]]
 

@@ -35,7 +35,7 @@ def deployed(session: SmallSession) -> Any:
     counts = builder.stream("in", key_serde="string", value_serde="long").group_by_key(key_serde="string", value_serde="long").count()
     counts.to_stream().to("out", key_serde="string", value_serde="long")
     app: Any = session.deploy(builder, "app", config={"statestore.cache.max.bytes": 0})
-    app._finish_start()
+    app._core.finish_start()
     return app
 
 

@@ -290,7 +290,7 @@ class SessionScripts(RuleBasedStateMachine):
         for topic, key, value in values:
             self.append(topic, key, value)
         if self.state == "running":
-            self.app._deployment.work()
+            self.app._core.deployment.work()
             self.catch_up()
 
     def append(self, topic: str, key: str, value: int) -> None:
@@ -344,7 +344,7 @@ class SessionScripts(RuleBasedStateMachine):
         config = "{'statestore.cache.max.bytes': 0, 'auto.offset.reset': 'earliest'}"
         self.run("deploy", f"app = session.deploy(builder, 'app', config={config})\n")
         self.app = self.variables["app"]
-        self.app._finish_start()
+        self.app._core.finish_start()
         self.versions = list(self.filed)
         self.put_to_work(self.notebook)
         self.first = len(self.versions) - 1
@@ -444,7 +444,7 @@ class SessionScripts(RuleBasedStateMachine):
         """The kernel dies, in the middle of a record if one runs; a new one attaches by the session file and runs every cell again."""
         if self.state == "running" and when != "idle":
             self.append("in-a", key, value)
-        self.app._deployment.die(when)
+        self.app._core.deployment.die(when)
         self.versions, self.first = self.versions[self.first :], 0  # earlier ones were cleaned up with their journal
         self.foreign = [*self.versions, *self.filed]
         cells = dict(self.notebook)
@@ -453,7 +453,7 @@ class SessionScripts(RuleBasedStateMachine):
             self.run(f"branch {branch.name}", branch.cell)
         self.run("attach", "app = session.attach('app')\n")
         self.app = self.variables["app"]
-        assert str(self.app.topology.describe()) == self.app._history._saved[-1].description
+        assert str(self.app.topology.describe()) == self.app._core.history._saved[-1].description
         if self.state == "running":
             self.app.resume()
             self.catch_up()
@@ -478,7 +478,7 @@ class SessionScripts(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if self.app is not None:
-            self.app._deployment.die("idle")
+            self.app._core.deployment.die("idle")
         source_slice.history, journal_lookup.journal_of = self._history, self._journal_of
         shutil.rmtree(self.directory, ignore_errors=True)
 

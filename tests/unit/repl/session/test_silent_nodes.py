@@ -267,7 +267,7 @@ def test_a_deployed_application_marks_the_node_in_its_text_too(session: Topics) 
         rows = [(key.encode(), json.dumps(value).encode(), at) for key, value, at in session.rows[topic]]
         session.cluster.logs[TopicPartition(topic, 0)] = [*rows]
     app: Any = session.deploy(join(), "app", config={"max.task.idle.ms": -1})
-    app._finish_start()
+    app._core.finish_start()
     app.pause()
     assert "300 records, lag 0, ∅ nothing passes rich" in repr(app)
     text = app._repr_mimebundle_()["text/plain"].splitlines()

@@ -227,7 +227,7 @@ def test_rows_and_keys_of_a_global_store_are_those_of_its_topic(tmp_path: Path, 
     stale.mkdir(parents=True)
     batch = RecordBatch([b"UA", b"AA", b"AA"], [b"United", b"American", None], [1000, 2000, 3000], [0, 1, 2])
     app = reading(builder.build(), tmp_path, "airlines", batch, monkeypatch)
-    [store] = all_stores(app)
+    [store] = all_stores(app.topology)
     assert StoreView(app, store).get("UA") == "United" and StoreView(app, store).get("AA") is None
     rows = read_store(app.client.admin, app.config, app.topology, store, limit=None)
     assert rows.as_of == "from topic airlines"
@@ -241,7 +241,7 @@ def test_a_global_store_that_its_processor_fills_says_that_it_cannot_be_read(tmp
     batch = RecordBatch([b"UA"], [b"United"], [1000], [0])
     app = reading(topology, tmp_path, "airlines", batch, monkeypatch)
     with pytest.raises(InvalidStateStoreError, match="cannot be read: its processor writes them"):
-        StoreView(app, all_stores(app)[0]).get("UA")
+        StoreView(app, all_stores(app.topology)[0]).get("UA")
 
 
 def reading(topology: ks.Topology, folder: Path, topic: str, batch: RecordBatch, monkeypatch: pytest.MonkeyPatch) -> Any:

@@ -16,7 +16,6 @@ from kstreams_repl.engine.topology.nodes import SinkNode
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.batch.stop_offsets import by_partition
 from kstreams_repl.host.journal.journal_records import StopOffsets
-from kstreams_repl.host.kafka.admin import Admin
 from kstreams_repl.host.kafka.internal_topics import journal_topic_name
 from kstreams_repl.pictures.frames import Frames
 from kstreams_repl.pictures.table import Table
@@ -144,10 +143,9 @@ def last_run(client: ClusterClient, name: str) -> StopOffsets | None:
     return journal_of(client, name).stop_offsets if journal_topic_name(name) in client.admin.topics() else None
 
 
-def report_of(
-    admin: Admin, topology: Topology, name: str, record: StopOffsets, seconds: float, tables: tuple[WrittenTable, ...] = ()
-) -> BatchReport:
+def report_of(client: ClusterClient, topology: Topology, name: str, record: StopOffsets, seconds: float) -> BatchReport:
     """Return the report of a finished run."""
+    admin = client.admin
     starts, ends = by_partition(record.starts), by_partition(record.offsets)
     first = admin.beginning_offsets(at for at in ends if at not in starts)
     ranges = tuple(PartitionRange(at.topic, at.partition, min(starts.get(at, first.get(at, 0)), to), to) for at, to in ends.items())
@@ -172,7 +170,7 @@ def report_of(
         sum(number for reason, number in dropped.items() if reason in LATE),
         dropped,
         round(seconds, 3),
-        tables,
+        written_tables(topology, name, record, client.report),
     )
 
 

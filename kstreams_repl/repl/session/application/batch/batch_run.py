@@ -26,10 +26,10 @@ from kstreams_repl.host.instance.reports.run_progress import (
 )
 from kstreams_repl.host.kafka.clients import Isolation
 from kstreams_repl.host.kafka.internal_topics import journal_topic_name
-from kstreams_repl.repl.session.application.application import Application
-from kstreams_repl.repl.session.application.batch.batch_report import BatchReport, last_run, report_of, written_tables
-from kstreams_repl.repl.session.application.life.control_thread import wait_until
+from kstreams_repl.repl.session.application.batch.batch_report import BatchReport, last_run, report_of
+from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.application.life.registry import ApplicationRegistry
+from kstreams_repl.repl.session.application.life.wait import wait_until
 from kstreams_repl.repl.session.application.starting.deploy import deploy
 from kstreams_repl.repl.session.application.starting.journal_lookup import journal_of
 from kstreams_repl.repl.session.cluster_client import ClusterClient
@@ -47,7 +47,7 @@ def run_batch(
     start: Any,
     *,
     create_topics: bool | Mapping[str, int] = False,
-) -> Application:
+) -> ApplicationCore:
     """Run, as `Session.run_batch`."""
     began = time.monotonic()
     pid = driving_process(client.state_root, name)
@@ -76,8 +76,7 @@ def run_batch(
             hint="run it again: it goes on to the same stop offsets",
             application=name,
         )
-    tables = written_tables(app.topology, name, record, client.report)
-    app.batch_report = report_of(client.admin, app.topology, name, record, time.monotonic() - began, tables)
+    app.batch_report = report_of(client, app.topology, name, record, time.monotonic() - began)
     return app
 
 
@@ -129,7 +128,7 @@ class _Progress:
         """When offsets were first done, and how many: what was before is the start of the instances."""
         self._partitions = 0
 
-    def __call__(self, app: Application) -> bool:
+    def __call__(self, app: ApplicationCore) -> bool:
         progress = app.batch_progress
         now = time.monotonic()
         at_rest = app.status in ("stopped", "paused")

@@ -23,9 +23,9 @@ from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.kafka.internal_topics import journal_topic_name
 from kstreams_repl.repl.session.application.checks.contracts import compare_schemas, refuse_schemas
 from kstreams_repl.repl.session.application.checks.unknown_serdes import unknown_serdes
+from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.application.edits.topology_resolution import topology_of
 from kstreams_repl.repl.session.application.edits.versions import Version, make_topology
-from kstreams_repl.repl.session.application.read_only import ReadOnlyApplication
 from kstreams_repl.repl.session.application.starting import journal_lookup
 from kstreams_repl.repl.session.cluster_client import ClusterClient
 from kstreams_repl.repl.session.topics.source_serdes import built_with_serdes
@@ -54,7 +54,7 @@ def checked_topology(
     thing: Any,
     name: str,
     config: StreamsConfig,
-    known: ReadOnlyApplication | None = None,
+    known: ApplicationCore | None = None,
     *,
     fresh: bool = False,
 ) -> tuple[Topology, StreamsConfig, tuple[SchemaDiff, ...]]:

@@ -36,9 +36,8 @@ from kstreams_repl.host.spark.fencing.generation_fencing import VersionText, ann
 from kstreams_repl.host.spark.fencing.state_migration import Migration
 from kstreams_repl.host.spark.instance_reports import ApplicationReport, read_reports
 from kstreams_repl.repl.session.application.detached.mailbox import FAILED, STARTING, STOPPED, DriverRecord, Mailbox
-from kstreams_repl.repl.session.logs import last_lines
 from kstreams_repl.system.errors import ConfigError, DetachedApplicationError, KStreamsError
-from kstreams_repl.system.processes import let_go, open_log, start_apart
+from kstreams_repl.system.processes import last_lines, let_go, open_log, start_apart
 from kstreams_repl.system.secrets import to_plain
 
 DRIVER = "kstreams_repl.repl.session.application.detached.driver"

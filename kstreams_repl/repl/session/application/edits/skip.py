@@ -1,7 +1,6 @@
 """Skip the record at which an application failed, when the user asks for it: the checks, and the settings of the new version.
 
-`Application.skip`, numbered: 1. reject any record but the one at which it failed, and a failure that skipping would not fix ·
-2. stop · 3. write a version whose settings name the record (``repl.skip.records``) · 4. start. The instance that reads the record
+The settings of the new version name the record (``repl.skip.records``). The instance that reads the record
 drops it, with its dead letter, in the commit that moves past it. So no record before or after it is lost, and every later start of
 the application also skips it.
 """
@@ -11,14 +10,33 @@ from __future__ import annotations
 from typing import Any
 
 from kstreams_repl.engine.config import SKIPPED_RECORDS, StreamsConfig
-from kstreams_repl.repl.session.application.read_only import ReadOnlyApplication
+from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.topics.records import ReadRecord
 from kstreams_repl.repl.session.views.picture.failed_record import position_of
 from kstreams_repl.system.errors import CallError, DeployError
 from kstreams_repl.system.types import RecordPosition, TopicPartition
 
 
-def position_to_skip(app: ReadOnlyApplication, at: Any) -> RecordPosition | None:
+def skip(app: ApplicationCore, at: Any) -> None:
+    """Continue without a record, as `Application.skip`."""
+    # 1. Refuse any record but the one at which it failed, and a failure that skipping would not fix.
+    position = position_to_skip(app, at)
+    if position is None:
+        return
+    # 2. Stop.
+    app.stop()
+    # 3. Write the version.
+    program, config = app.history.program(), config_without(app, position)
+    app.deployment.version = app.history.keep(program, app.topology, config)
+    app.config = app.deployment.config = config
+    dead_letters = config["errors.dead.letter.queue.topic.name"]
+    target = f"the record goes to {dead_letters}" if dead_letters else "no dead-letter topic is set"
+    app.client.report(f"{app.name} continues without {position}; {target}")
+    # 4. Start.
+    app.resume()
+
+
+def position_to_skip(app: ApplicationCore, at: Any) -> RecordPosition | None:
     """Return the position of the record to skip, checked (step 1); None if the application skips it already.
 
     Args:
@@ -38,7 +56,7 @@ def position_to_skip(app: ReadOnlyApplication, at: Any) -> RecordPosition | None
     return position
 
 
-def config_without(app: ReadOnlyApplication, position: RecordPosition) -> StreamsConfig:
+def config_without(app: ApplicationCore, position: RecordPosition) -> StreamsConfig:
     """Return the settings that also skip this record. Records before the committed offsets need no entry any more."""
     left = [old for old in _skipped(app.config) if not _is_committed(app, old)]
     return app.config.with_(**{SKIPPED_RECORDS: ", ".join(map(str, [*left, position]))})
@@ -58,7 +76,7 @@ def _position(at: Any) -> RecordPosition:
 
 
 def _refuse_unless_failed_there(
-    app: ReadOnlyApplication, position: RecordPosition, failed: RecordPosition | None, *, skipped_before: bool
+    app: ApplicationCore, position: RecordPosition, failed: RecordPosition | None, *, skipped_before: bool
 ) -> None:
     """Raise unless the application failed at this record and can continue without it.
 
@@ -88,7 +106,7 @@ def _refuse_unless_failed_there(
         )
 
 
-def _is_committed(app: ReadOnlyApplication, position: RecordPosition) -> bool:
+def _is_committed(app: ApplicationCore, position: RecordPosition) -> bool:
     at = TopicPartition(*position[:2])
     committed = app.client.admin.committed_offsets(app.name, [at]).get(at)
     return committed is not None and committed.offset > position.offset

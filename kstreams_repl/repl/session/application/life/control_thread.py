@@ -1,18 +1,12 @@
-"""`Work`: a control call of an application in progress; `wait_until`; `CaughtUp`, its default condition."""
+"""`Work`: a control call of an application in progress."""
 
 from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
-from kstreams_repl.repl.session.application.read_only import ReadOnlyApplication
-from kstreams_repl.repl.session.progress_messages import PolledStep
-from kstreams_repl.repl.session.views.counts.record_counts import late_lines
-from kstreams_repl.repl.session.views.picture.failed_record import with_record
-from kstreams_repl.system.errors import DeployError, WaitInterrupted
 from kstreams_repl.system.forks import forked_error
 from kstreams_repl.system.interrupts import wait_interruptibly
 
@@ -52,59 +46,3 @@ class Work:
         if os.getpid() != self._pid:  # the thread is not in a forked child
             raise forked_error("this application", self._pid)
         wait_interruptibly(self._done)
-
-
-class CaughtUp:
-    """Whether all topics are processed, and every instance has its stores and has reported since.
-
-    A report follows the commit of the local stores. An instance that still restores them is behind, whatever its input lag: a
-    query would return outdated rows.
-    """
-
-    PATIENCE_SECONDS = 3.0
-
-    def __init__(
-        self, instances: Callable[[], int], remaining: Callable[[], int], taken_over: Callable[[], bool] = lambda: False
-    ) -> None:
-        self._instances, self._remaining, self._taken_over = instances, remaining, taken_over
-        self._at: float | None = None
-
-    def __call__(self, app: ReadOnlyApplication) -> bool:
-        if app.status != "running" or self._remaining() > 0:
-            self._at = None
-            return False
-        reports = app.reports.instances.values()
-        if len(reports) < self._instances() or any(report.state != "running" for report in reports):
-            self._at = None
-            return False
-        now = time.time()
-        if self._at is None:
-            self._at = now
-        fresh = all(report.at_ms > self._at * 1000 for report in reports) or now - self._at > self.PATIENCE_SECONDS
-        return fresh and not self._taken_over()  # then it was not processed here, and the application has failed
-
-
-def wait_until(app: ReadOnlyApplication, seconds: float | None, condition: Callable[[Any], bool]) -> bool:
-    """Wait until a condition holds, as `Application.wait`."""
-    deadline = None if seconds is None else time.monotonic() + seconds
-    progress = PolledStep(app.client.report, f"{app.name} starts, and Spark if it does not run yet", f"{app.name} runs")
-    try:
-        while True:
-            progress.update(app.status == "starting")
-            if app.status == "failed":
-                error = app.error
-                if error is None and app.status != "failed":  # it has been resumed meanwhile
-                    continue
-                if error is None:
-                    raise DeployError(f"{app.name} failed", hint="session.logs() has its last words")
-                raise with_record(app.client, app.name, error, app.topology)
-            if condition(app):
-                for line in late_lines(app.counts) if isinstance(condition, CaughtUp) else ():
-                    app.client.report(line)
-                return True
-            at_rest = app.status in ("paused", "stopped")  # a failure since then is raised in the next round
-            if at_rest or (deadline is not None and time.monotonic() >= deadline and app.status != "failed"):
-                return False
-            time.sleep(0.05)
-    except KeyboardInterrupt:
-        raise WaitInterrupted(f"stopped waiting; {app.name} continues: it is {app.status}") from None

@@ -12,10 +12,10 @@ import logging
 import threading
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
+from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.application.life.state import ApplicationState
-from kstreams_repl.repl.session.application.read_only import ReadOnlyApplication
 
 _LOG = logging.getLogger("kstreams_repl.repl.session")
 _POLL_SECONDS = 0.1
@@ -32,14 +32,6 @@ class UncaughtResponse(StrEnum):
     """Leave the application failed, as `SHUTDOWN_CLIENT`: the instances of an application stop together."""
 
 
-class Restartable(ReadOnlyApplication, Protocol):
-    """An `Application`, as far as its listeners use it."""
-
-    @property
-    def current(self) -> object: ...
-    def start(self) -> object: ...
-
-
 class Listeners:
     """Watch one application until `close`, until its session is closed, or until the session has another object for it.
 
@@ -53,7 +45,7 @@ class Listeners:
 
     def __init__(
         self,
-        application: Restartable,
+        application: ApplicationCore,
         former: Listeners | None = None,
         *,
         state: Callable[[ApplicationState, ApplicationState], object] | None = None,

@@ -8,13 +8,13 @@ from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.instance.state.state_directory import state_root
 from kstreams_repl.host.spark.fencing.generation_fencing import VersionText
-from kstreams_repl.repl.session.application.application import Application
+from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.application.detached.mailbox import Mailbox
 from kstreams_repl.repl.session.application.edits.versions import VersionHistory
 from kstreams_repl.repl.session.cluster_client import ClusterClient
 
 
-class ApplicationRegistry(dict[str, Application]):
+class ApplicationRegistry(dict[str, ApplicationCore]):
     """The applications of a session by name."""
 
     def __init__(self, client: ClusterClient) -> None:
@@ -29,38 +29,19 @@ class ApplicationRegistry(dict[str, Application]):
         history: VersionHistory,
         *,
         version: VersionText | None = None,
-        definition: Any = None,
-        found: str | None = None,
-        claimed: bool = False,
         detached: bool = False,
-        failure: BaseException | None = None,
-    ) -> Application:
+        **known: Any,
+    ) -> ApplicationCore:
         """Create the object for an application. It drives nothing yet, and is not registered yet.
 
         Args:
             version: to announce in the journal with the next start; None: the one that is there stays.
-            definition: the builder, stream, table or topology of the notebook.
-            found: its status according to the journal, for an application that was attached.
-            claimed: whether executors of a cluster have claimed its instances, according to the journal.
             detached: whether a process of its own drives it.
-            failure: the error with which it failed under an earlier kernel.
+            **known: other attributes of `ApplicationCore`.
         """
         deployment = self.create_deployment(name, topology, config, detached=detached)
         deployment.version = version
-        return Application(
-            self._client,
-            self,
-            name,
-            topology,
-            config,
-            deployment,
-            history,
-            definition=definition,
-            found=found,
-            claimed=claimed,
-            detached=detached,
-            failure=failure,
-        )
+        return ApplicationCore(self._client, self, name, topology, config, deployment, history, detached=detached, **known)
 
     def create_deployment(self, name: str, topology: Topology, config: StreamsConfig, *, detached: bool) -> Any:
         """Return what drives an application: a `Deployment`, or the client of a driver process."""

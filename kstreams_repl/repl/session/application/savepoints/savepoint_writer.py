@@ -18,6 +18,7 @@ from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.kafka.clients import ClientSettings
 from kstreams_repl.host.kafka.exact_metadata import OffsetAndMetadata
 from kstreams_repl.host.kafka.reading import OffsetRange, ranges_of, read_ranges
+from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.application.savepoints.savepoints import (
     FOLDER,
     FORMAT,
@@ -30,7 +31,7 @@ from kstreams_repl.repl.session.application.savepoints.savepoints import (
 from kstreams_repl.repl.session.application.starting.deploy_preview import check
 from kstreams_repl.repl.session.application.starting.journal_lookup import journal_of
 from kstreams_repl.repl.session.cluster_client import ClusterClient
-from kstreams_repl.system.errors import CallError
+from kstreams_repl.system.errors import CallError, IllegalStateError
 from kstreams_repl.system.types import TopicPartition
 from kstreams_repl.test_driver.recording import RecordedRecord, Recording
 
@@ -48,6 +49,24 @@ def savepoint_path(client: ClusterClient, application: str, name: str) -> Path:
             hint=f"choose another name, or delete it: Savepoint.load({str(path)!r}).delete()",
         )
     return path
+
+
+def take_savepoint(app: ApplicationCore, name: str) -> Savepoint:
+    """Take a savepoint, as `Application.savepoint`."""
+    path = savepoint_path(app.client, app.name, name)
+    if app.status not in ("starting", "running", "paused", "stopped"):
+        raise IllegalStateError(
+            f"{app.name} is {app.status}: its state and offsets may not be of the same commit",
+            hint="resume it or stop it, then take the savepoint",
+        )
+    runs = app.status in ("starting", "running")
+    if runs:
+        app.pause()
+    try:
+        return write_savepoint(app.client, app.name, app.topology, app.config, path)
+    finally:
+        if runs:
+            app.resume()
 
 
 def write_savepoint(client: ClusterClient, application: str, topology: Topology, config: StreamsConfig, path: Path) -> Savepoint:

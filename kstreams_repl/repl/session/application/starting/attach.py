@@ -16,9 +16,9 @@ from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.instance.state.state_directory import state_root
 from kstreams_repl.host.journal.journal_state import JournalState
 from kstreams_repl.host.spark.fencing.generation_fencing import VersionText
-from kstreams_repl.repl.session.application.application import Application
 from kstreams_repl.repl.session.application.checks.compatibility import earlier_run, refuse_misfit
 from kstreams_repl.repl.session.application.checks.contracts import compare_schemas, refuse_schemas
+from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.application.detached.mailbox import Mailbox
 from kstreams_repl.repl.session.application.edits.topology_resolution import topology_of
 from kstreams_repl.repl.session.application.edits.versions import VersionHistory, make_topology
@@ -51,7 +51,7 @@ class FoundApplication:
 
 def attach(
     client: ClusterClient, applications: ApplicationRegistry, name: str, topology: Any, config: Mapping[str, Any], *, trust: bool
-) -> Application:
+) -> ApplicationCore:
     """Attach to an application, as `Session.attach`."""
     mailbox = Mailbox(state_root(client.application_config(name, config)), name)
     if topology is None or mailbox.driven is not None:  # with a live driver process: the code that it runs
@@ -69,7 +69,7 @@ def attach(
         found=found.status,
         claimed=found.claimed,
         detached=detached,
-        failure=None if detached else _earlier_failure(found.config, name),
+        start_error=None if detached else _earlier_failure(found.config, name),
     )
     applications[name] = application
     client.serdes.learn(found.topology, name, found.config)

@@ -15,11 +15,11 @@ from typing import Any
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.pictures.table import Table
-from kstreams_repl.repl.session.application.application import Application
 from kstreams_repl.repl.session.application.checks.compatibility import checked_topology
 from kstreams_repl.repl.session.application.checks.contracts import begin_versions
 from kstreams_repl.repl.session.application.checks.copartitioning import SETTING as COPARTITION_CHECK
 from kstreams_repl.repl.session.application.checks.copartitioning import CopartitionCheck
+from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.application.life.registry import ApplicationRegistry
 from kstreams_repl.repl.session.application.savepoints.savepoint_start import SavepointStart
 from kstreams_repl.repl.session.application.savepoints.savepoints import find_savepoint
@@ -53,7 +53,7 @@ def deploy(
     share_outputs: bool = False,
     take_over: bool = False,
     is_needed: Callable[[Topology, StreamsConfig], bool] | None = None,
-) -> Application:
+) -> ApplicationCore:
     """Deploy, as `Session.deploy`.
 
     Registers the application before it starts, so an interrupt leaves no running application unregistered.

@@ -17,7 +17,7 @@ from kstreams_repl.host.instance.state.state_directory import control_directory,
 from kstreams_repl.host.journal.journal import JournalReader
 from kstreams_repl.host.journal.journal_state import JournalState
 from kstreams_repl.host.kafka.internal_topics import journal_topic_name
-from kstreams_repl.repl.session.application.read_only import ReadOnlyApplication
+from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.application.starting.journal_lookup import LEFT_SECONDS, deployed_names
 from kstreams_repl.repl.session.cluster_client import ClusterClient
 from kstreams_repl.repl.session.left_applications import driving_process
@@ -28,7 +28,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 def refuse_live_owner(
-    client: ClusterClient, name: str, topology: Topology, config: StreamsConfig, known: ReadOnlyApplication | None
+    client: ClusterClient, name: str, topology: Topology, config: StreamsConfig, known: ApplicationCore | None
 ) -> None:
     """Raise if another program runs the application: a live process in this directory, or with another topology according to the journal.
 

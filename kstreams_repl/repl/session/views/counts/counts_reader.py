@@ -16,12 +16,13 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from kstreams_repl.engine.commit.committed_counts import committed_counts
 from kstreams_repl.engine.runtime.nodes.node_counts import NodeCounts
+from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.journal.journal import JournalReader
-from kstreams_repl.repl.session.application.read_only import ReadOnlyApplication
+from kstreams_repl.host.kafka.reading import FEW_OFFSETS
 from kstreams_repl.repl.session.views.counts.consumer_lag import Remaining, remaining
 from kstreams_repl.repl.session.views.counts.record_counts import Counts, Rates, committed, reported, since
 from kstreams_repl.system.errors import KStreamsError
@@ -37,6 +38,21 @@ _JOURNAL_SECONDS = 5.0
 T = TypeVar("T")
 
 
+class CountedApplication(Protocol):
+    """What it reads of an application: of the session's, and of a query server's."""
+
+    name: str
+    topology: Topology
+    client: Any
+
+    @property
+    def status(self) -> str: ...
+    @property
+    def versions(self) -> list[Any]: ...
+    @property
+    def reports(self) -> ApplicationReport: ...
+
+
 class CountsReader:
     """Reads the counts of one application; may be called from any thread.
 
@@ -44,7 +60,7 @@ class CountsReader:
         instances: returns how many instances run, as far as the driver knows.
     """
 
-    def __init__(self, app: ReadOnlyApplication, instances: Callable[[], int]) -> None:
+    def __init__(self, app: CountedApplication, instances: Callable[[], int]) -> None:
         self._app = app
         self._instances = instances
         self._last = Counts()
@@ -60,11 +76,20 @@ class CountsReader:
         before = self._before_version()
         return self._last if before is None else replace(self._last, this_version=since(self._app.topology, self._last, before))
 
+    def remaining(self, *, most: int = FEW_OFFSETS) -> Remaining:
+        """Read from the broker, now, what is not processed and committed.
+
+        Args:
+            most: as `consumer_lag.remaining`.
+        """
+        app = self._app
+        return remaining(app.client.admin, app.client.counter, app.name, app.topology, most=most)
+
     def settle(self) -> None:
         """Read the counts of the last commit, however long the broker takes, before it ends: `read` returns them from then on."""
         app = self._app
         with suppress(KStreamsError):  # the broker does not answer: the counts stay as they were
-            self._last = committed(app.topology, remaining(app.client.admin, app.client.counter, app.name, app.topology), self._last)
+            self._last = committed(app.topology, self.remaining(), self._last)
             self._before_version()
 
     def forget(self) -> None:
@@ -78,11 +103,7 @@ class CountsReader:
             report = app.reports
             if _complete(report, self._instances()):
                 return self._rates.smoothed(app.topology, reported(app.topology, report), time.monotonic())
-        rest = self._rest.answer(
-            (status, self._control_calls),
-            lambda: remaining(app.client.admin, app.client.counter, app.name, app.topology),
-            closed=app.client.closed,
-        )
+        rest = self._rest.answer((status, self._control_calls), self.remaining, closed=app.client.closed)
         return self._last if rest is None else committed(app.topology, rest, self._last)
 
     def _before_version(self) -> NodeCounts | None:
@@ -102,7 +123,7 @@ def _complete(report: ApplicationReport, instances: int) -> bool:
     return len(reports) >= instances and all(instance.nodes is not None for instance in reports)
 
 
-def _counted_before(app: ReadOnlyApplication, version: int) -> bytes | None:
+def _counted_before(app: CountedApplication, version: int) -> bytes | None:
     """Return a version's counts from the journal; None while it has no such version."""
     reader = JournalReader(app.client.settings, app.name, reports=False)
     try:

@@ -13,7 +13,7 @@ from kstreams_repl.host.instance.control.open_channel import open_orders
 from kstreams_repl.host.instance.state.state_directory import control_directory, state_root
 from kstreams_repl.host.journal.journal_records import RetryOrder
 from kstreams_repl.pictures.retries import Retries, WaitingRecord, async_operator, waiting_record
-from kstreams_repl.repl.session.application.read_only import ReadOnlyApplication
+from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.views.stores.store_reader import read_store
 from kstreams_repl.system.errors import IllegalStateError, InvalidStateStoreError
 
@@ -24,7 +24,7 @@ _POLL_SECONDS = 0.1
 class DeployedRetries:
     """`pictures.retries.RetrySource` of one node of an application."""
 
-    def __init__(self, application: ReadOnlyApplication, node: str) -> None:
+    def __init__(self, application: ApplicationCore, node: str) -> None:
         self._application, self._node = application, node
         self._operator = async_operator(application.topology.nodes, node)
 
@@ -68,7 +68,7 @@ class DeployedRetries:
             box.close()
 
 
-def retries_of(application: ReadOnlyApplication, node: str) -> Retries:
+def retries_of(application: ApplicationCore, node: str) -> Retries:
     """Return the waiting records of a node."""
     source = DeployedRetries(application, node)
     return Retries(node, source, source.read())

@@ -10,7 +10,7 @@ from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.pictures.markup import one_line
 from kstreams_repl.pictures.picture import Mark
 from kstreams_repl.pictures.wording import counted
-from kstreams_repl.repl.session.application.read_only import ReadOnlyApplication
+from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.topics.source_serdes import filled_in_serdes
 from kstreams_repl.repl.session.views.counts.record_counts import (
     LATE,
@@ -33,7 +33,7 @@ STATES = ("running", "paused", "stopped")
 SILENT = "silent"
 
 
-def overlay_of(app: ReadOnlyApplication) -> dict[str, Mark]:
+def overlay_of(app: ApplicationCore) -> dict[str, Mark]:
     """Return the overlay by shape id. A failure takes precedence; a node whose cell has changed is marked as stale."""
     status, stale, error = app.status, app.stale, app.error
     reports = app.reports if status in ("running", "paused") else None
@@ -68,7 +68,7 @@ def overlay_of(app: ReadOnlyApplication) -> dict[str, Mark]:
             lines = (*lines, *filter(None, late_text(known).split(": ")))
         state = "stale" if node.name in stale else SILENT if node.name in nothing_passes and restoring is None else general
         marks[f"node:{node.name}"] = Mark(state, lines, speed, lag)
-    for builder in all_stores(app):
+    for builder in all_stores(app.topology):
         rows = count_rows(app.config, app.topology, builder) if builder.on_disk(app.config["default.dsl.store"]) else None
         known_rows = [] if rows is None else [counted(rows, "row")]
         marks[f"store:{builder.name}"] = Mark("restoring" if restoring else None, (*known_rows, *([restoring] if restoring else [])))
@@ -77,7 +77,7 @@ def overlay_of(app: ReadOnlyApplication) -> dict[str, Mark]:
     return marks
 
 
-def summary_of(app: ReadOnlyApplication) -> str:
+def summary_of(app: ApplicationCore) -> str:
     """Return one line: name, status, instances, input records, lag, a silent node, the error."""
     status, error = app.status, app.error
     numbers = "" if status in ("created", "starting") else numbers_of(app, app.counts)
@@ -87,7 +87,7 @@ def summary_of(app: ReadOnlyApplication) -> str:
     return f"Application({app.name!r}, {app.standing}{instances}{numbers}{reason})"
 
 
-def numbers_of(app: ReadOnlyApplication, counts: Counts) -> str:
+def numbers_of(app: ApplicationCore, counts: Counts) -> str:
     """Return the counts as text for the end of a list: input records, lag, records that wait or were dropped, a silent node.
 
     Of a failed application they are the committed ones: under at least once, outputs of the commit that failed may be on its topics.
@@ -105,7 +105,7 @@ def plural(word: str, number: int) -> str:
     return word if number == 1 else f"{word}s"
 
 
-def silent(app: ReadOnlyApplication, counts: Counts | None) -> dict[str, NodeRate]:
+def silent(app: ApplicationCore, counts: Counts | None) -> dict[str, NodeRate]:
     """Return the silent nodes of an application, which have taken many records and forwarded none in the present version."""
     nodes = {} if counts is None else (counts.this_version or counts).nodes
     held = dict.fromkeys(async_nodes(app.topology), 0 if counts is None else counts.waiting)
@@ -118,14 +118,14 @@ def async_nodes(topology: Topology) -> list[str]:
     return [name for name, node in topology.nodes.items() if isinstance(getattr(node, "operator", None), StreamAsync)]
 
 
-def silent_lines(app: ReadOnlyApplication) -> list[str]:
+def silent_lines(app: ApplicationCore) -> list[str]:
     """Return one line for each silent node, for the text form."""
     if app.status not in (*STATES, "failed"):
         return []
     return [f"∅ nothing passes {name}: {known.records:,} in, 0 out" for name, known in silent(app, app.counts).items()]
 
 
-def _of_version(app: ReadOnlyApplication, counts: Counts) -> str:
+def _of_version(app: ApplicationCore, counts: Counts) -> str:
     """Return how many of the records this version has processed, if it is not the first."""
     mine = counts.this_version
     return "" if mine is None or mine.records == counts.records else f" ({mine.records:,} since version {app.versions[-1].number})"

@@ -43,8 +43,7 @@ class ServedApplication:
         self.client = SimpleNamespace(admin=admin, settings=plan.settings, counter=RecordCounter(), closed=False)
         self._follower = follower
         self._files = Path(plan.control_directory) if in_files else None
-        app: Any = self
-        self.counts_reader = CountsReader(app, lambda: 1 if follower.state.desired is None else follower.state.desired.instances)
+        self.counts_reader = CountsReader(self, lambda: 1 if follower.state.desired is None else follower.state.desired.instances)
 
     @property
     def status(self) -> ApplicationState:

@@ -15,7 +15,7 @@ from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.instance.metadata import HostInfo
-from kstreams_repl.repl.session.application.read_only import ReadOnlyApplication
+from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.cluster_client import ClusterClient
 from kstreams_repl.serving.local_parts import LocalPart
 from kstreams_repl.serving.local_stores import LocalStores
@@ -41,7 +41,7 @@ _SERVER_SECONDS = 2.0
 """Time within which a query server must answer a read of the session."""
 
 
-def queries_of(application: ReadOnlyApplication) -> QueryableState:
+def queries_of(application: ApplicationCore) -> QueryableState:
     """Return the queries of an application, with its present topology and settings."""
     with _LOCK:
         known = _KNOWN.get(application.topology)
@@ -51,7 +51,7 @@ def queries_of(application: ReadOnlyApplication) -> QueryableState:
         return known[1]
 
 
-def value_at(application: ReadOnlyApplication, builder: StoreBuilder, key: Any) -> Any:
+def value_at(application: ApplicationCore, builder: StoreBuilder, key: Any) -> Any:
     """Return what the local store has for a key as of its last commit, with its timestamp if it has one; None if it has nothing.
 
     A task that is being restored or taken over answers, too.
@@ -71,7 +71,7 @@ def value_at(application: ReadOnlyApplication, builder: StoreBuilder, key: Any) 
     return next((value for value in values if value is not None), None)
 
 
-def value_from_server(application: ReadOnlyApplication, store: str, key: Any) -> Any:
+def value_from_server(application: ApplicationCore, store: str, key: Any) -> Any:
     """Return what an application's query servers have for a key, with its timestamp if it has one; None if they have nothing.
 
     Raises:
@@ -82,7 +82,7 @@ def value_from_server(application: ReadOnlyApplication, store: str, key: Any) ->
     return stores.part(stores.builder(store)).open(Read("get", store, key, True))[1]
 
 
-def strict_queries_of(application: ReadOnlyApplication, store: str) -> QueryableState | RemoteState:
+def strict_queries_of(application: ApplicationCore, store: str) -> QueryableState | RemoteState:
     """Return the queries of an application: of this host's files, or on a cluster by its query servers.
 
     Args:
@@ -99,7 +99,7 @@ def strict_queries_of(application: ReadOnlyApplication, store: str) -> Queryable
     return RemoteState(_remote_stores(application, store))
 
 
-def _remote_stores(application: ReadOnlyApplication, store: str) -> RemoteStores:
+def _remote_stores(application: ApplicationCore, store: str) -> RemoteStores:
     from kstreams_repl.serving.remote_stores import RemoteStores, no_servers
 
     if not application.config["application.server"]:
@@ -107,7 +107,7 @@ def _remote_stores(application: ReadOnlyApplication, store: str) -> RemoteStores
     return RemoteStores(queries_of(application).local, partial(_call, application, store))
 
 
-def _call(application: ReadOnlyApplication, store: str, read: Callable[[QueryClient], Any]) -> Any:
+def _call(application: ApplicationCore, store: str, read: Callable[[QueryClient], Any]) -> Any:
     """Return what a read finds through a server: the one that answered last, else another.
 
     Raises:
@@ -116,7 +116,7 @@ def _call(application: ReadOnlyApplication, store: str, read: Callable[[QueryCli
     last: KStreamsError = StateStoreNotAvailableError(
         f"no query server of {application.name} has reported", hint="ask again: they start with the instances", store=store
     )
-    hosts = [each.host_info for each in application.metadata_for_all_clients()]
+    hosts = [each.host_info for each in application.discovery.metadata_for_all_clients()]
     asked = _ASKED.get(application.client, {}).get(application.name)
     for host in sorted({host for host in hosts if host.port > 0}, key=lambda host: (asked is None or asked[0] != host, host)):
         try:
@@ -128,7 +128,7 @@ def _call(application: ReadOnlyApplication, store: str, read: Callable[[QueryCli
     raise last
 
 
-def _client_of(application: ReadOnlyApplication, host: HostInfo) -> QueryClient:
+def _client_of(application: ApplicationCore, host: HostInfo) -> QueryClient:
     """Return a client of this server; it signs its requests, because the address is from the journal."""
     from kstreams_repl.serving.client import QueryClient, verified_by
     from kstreams_repl.serving.client_requests import token_of

@@ -8,7 +8,7 @@ from kstreams_repl.engine import serdes
 from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.pictures.table import Table
 from kstreams_repl.pictures.wording import counted, time_text
-from kstreams_repl.repl.session.application.read_only import ReadOnlyApplication
+from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.views.stores.local_queries import queries_of
 from kstreams_repl.repl.session.views.stores.store_view import StoreView
 from kstreams_repl.serving.read import Read
@@ -55,7 +55,7 @@ class StorePages:
         size: rows of a page.
     """
 
-    def __init__(self, application: ReadOnlyApplication, builder: StoreBuilder, size: int) -> None:
+    def __init__(self, application: ApplicationCore, builder: StoreBuilder, size: int) -> None:
         self._application, self._builder, self._size = application, builder, size
         self._filter = ""
         self._begins: list[Any] = [None]

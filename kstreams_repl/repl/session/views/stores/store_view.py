@@ -11,10 +11,11 @@ from kstreams_repl.pictures.picture import store_detail
 from kstreams_repl.pictures.wording import counted
 from kstreams_repl.repl.inspection.result import SqlResult
 from kstreams_repl.repl.inspection.sandbox import quote_identifier
-from kstreams_repl.repl.session.application.read_only import ReadOnlyApplication
+from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.views.stores.local_queries import value_at, value_from_server
 from kstreams_repl.repl.session.views.stores.store_reader import POINT_READS, count_rows, read_store
 from kstreams_repl.repl.session.views.tables.spark_frames import store_frame
+from kstreams_repl.repl.session.views.tables.sql_query import run_query
 from kstreams_repl.system.errors import InvalidStateStoreError, KStreamsError
 from kstreams_repl.system.types import ValueAndTimestamp, VersionedRecord
 
@@ -28,7 +29,7 @@ class StoreView:
         >>> app.store("counts").df()          # doctest: +SKIP
     """
 
-    def __init__(self, application: ReadOnlyApplication, builder: StoreBuilder) -> None:
+    def __init__(self, application: ApplicationCore, builder: StoreBuilder) -> None:
         self._application = application
         self._builder = builder
 
@@ -99,7 +100,8 @@ class StoreView:
             [('a', 2), ('b', 3)]
         """
         place = f"{quote_identifier(f'application {self._application.name}')}.{quote_identifier(self.name)}"
-        return self._application.sql(f"SELECT {columns} FROM {place}", store_limit=store_limit)
+        app = self._application
+        return run_query(app.client, app.registry, f"SELECT {columns} FROM {place}", store_limit=store_limit)
 
     def df(self) -> Any:
         """Return its rows as a pandas DataFrame.

@@ -12,7 +12,7 @@ from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.host.kafka.reading import OffsetRange, ranges_of, read_ranges
 from kstreams_repl.repl.inspection.scan_partitions import planned
 from kstreams_repl.repl.inspection.topics import bounded, ends_of
-from kstreams_repl.repl.session.application.read_only import ReadOnlyApplication
+from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.cluster_client import ClusterClient
 from kstreams_repl.repl.session.topics.produce import milliseconds
 from kstreams_repl.repl.session.views.stores.store_reader import refuse_what_a_processor_fills
@@ -25,7 +25,7 @@ SAMPLE = 20_000
 
 def spark_frame(
     client: ClusterClient,
-    applications: Mapping[str, ReadOnlyApplication],
+    applications: Mapping[str, ApplicationCore],
     name: str,
     *,
     topic_limit: int | None,
@@ -70,7 +70,7 @@ def refuse_bounds(*bounds: Any) -> None:
         )
 
 
-def store_frame(client: ClusterClient, application: ReadOnlyApplication, builder: StoreBuilder) -> Any:
+def store_frame(client: ClusterClient, application: ApplicationCore, builder: StoreBuilder) -> Any:
     """Return a store as a Spark DataFrame, read from its changelog by Spark's workers.
 
     Raises:

@@ -15,10 +15,11 @@ from typing import Any
 from kstreams_repl.engine import serdes
 from kstreams_repl.engine.topology.nodes import ProcessorNode
 from kstreams_repl.engine.topology.store_builder import StoreBuilder
+from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.pictures.wording import counted
 from kstreams_repl.repl.inspection import Limits, SqlResult, TableData, TopicScan, store_table
 from kstreams_repl.repl.inspection.stores import keys_needed
-from kstreams_repl.repl.session.application.read_only import ReadOnlyApplication
+from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.cluster_client import ClusterClient
 from kstreams_repl.repl.session.topics.records import Records
 from kstreams_repl.repl.session.views.counts.metrics_view import metrics_table
@@ -42,7 +43,7 @@ class SessionTables:
     def __init__(
         self,
         client: ClusterClient,
-        applications: Mapping[str, ReadOnlyApplication],
+        applications: Mapping[str, ApplicationCore],
         given: Mapping[str, Any],
         around: Mapping[str, Any],
     ) -> None:
@@ -84,7 +85,7 @@ class SessionTables:
                 self._named.setdefault(store[0].name, []).append(store[1])
 
     def names(self) -> Iterable[str]:
-        stores = [builder.name for app in [*self._applications.values()] for builder in all_stores(app)]
+        stores = [builder.name for app in [*self._applications.values()] for builder in all_stores(app.topology)]
         frames = [name for name, value in self._around.items() if _is_frame(value)]
         return dict.fromkeys([*stores, *self.topics, *self._given, *frames, METRICS])
 
@@ -94,7 +95,7 @@ class SessionTables:
             self._topics = self._client.admin.topics()
         return self._topics
 
-    def store(self, name: str) -> tuple[ReadOnlyApplication, StoreBuilder] | None:
+    def store(self, name: str) -> tuple[ApplicationCore, StoreBuilder] | None:
         """Return the store for an unqualified name."""
         return self._store("", name)
 
@@ -112,20 +113,20 @@ class SessionTables:
             )  # fmt: skip
         return found
 
-    def _store(self, schema: str, name: str) -> tuple[ReadOnlyApplication, StoreBuilder] | None:
+    def _store(self, schema: str, name: str) -> tuple[ApplicationCore, StoreBuilder] | None:
         if schema in ("topics", "frames"):
             return None
         found = []
         for app in self._applications.values():
             if schema in ("", "stores", app.name, f"application {app.name}"):
-                match = _match(name, {builder.name: builder for builder in all_stores(app)})
-                found += [(app, builder) for builder in all_stores(app) if builder.name == match]
+                match = _match(name, {builder.name: builder for builder in all_stores(app.topology)})
+                found += [(app, builder) for builder in all_stores(app.topology) if builder.name == match]
         if len(found) > 1:
             names = ", ".join(f'"{app.name}"."{name}"' for app, _ in found)
             raise SqlError(f"several applications have a store {name!r}", hint=f"say which: {names}", table=name)
         return found[0] if found else None
 
-    def _read_store(self, app: ReadOnlyApplication, builder: StoreBuilder, limits: Limits) -> TableData:
+    def _read_store(self, app: ApplicationCore, builder: StoreBuilder, limits: Limits) -> TableData:
         key = serdes.resolve(builder.key_serde, app.config["default.key.serde"])
         value = serdes.resolve(builder.value_serde, app.config["default.value.serde"])
         named = self._named.get(app.name, [builder])
@@ -175,10 +176,10 @@ def callers_names(variables: Mapping[str, Any]) -> dict[str, Any]:
     return {**variables, **caller.f_globals, **caller.f_locals}
 
 
-def all_stores(app: ReadOnlyApplication) -> list[StoreBuilder]:
-    """Return the stores of an application, global ones included."""
-    shared = app.topology.global_stores()
-    return [*app.topology.stores.values(), *(shared.stores if shared is not None else ())]
+def all_stores(topology: Topology) -> list[StoreBuilder]:
+    """Return the stores of a topology, global ones included."""
+    shared = topology.global_stores()
+    return [*topology.stores.values(), *(shared.stores if shared is not None else ())]
 
 
 def as_frame(value: Any, name: str, *, required: bool = False) -> Any | None:
@@ -211,7 +212,7 @@ def _is_frame(value: Any) -> bool:
     )
 
 
-def _late_lines(app: ReadOnlyApplication, builder: StoreBuilder) -> list[str]:
+def _late_lines(app: ApplicationCore, builder: StoreBuilder) -> list[str]:
     """Return which records a store lacks because they were late; only a store of windows asks for the counts."""
     nodes = [
         node.name

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from kstreams_repl.repl.inspection import Limits, SqlResult, run_sql
-from kstreams_repl.repl.session.application.read_only import ReadOnlyApplication
+from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.cluster_client import ClusterClient
 from kstreams_repl.repl.session.topics.produce import milliseconds
 from kstreams_repl.repl.session.views.tables.sql_catalog import SessionTables, callers_names
@@ -14,14 +15,14 @@ from kstreams_repl.repl.session.views.tables.sql_catalog import SessionTables, c
 
 def run_query(
     client: ClusterClient,
-    applications: Mapping[str, ReadOnlyApplication],
+    applications: Mapping[str, ApplicationCore],
     query: str,
     *,
-    frames: Mapping[str, Any],
-    topic_limit: int | None,
-    store_limit: int | None,
-    start: Any,
-    end: Any,
+    frames: Mapping[str, Any] = MappingProxyType({}),
+    topic_limit: int | None = None,
+    store_limit: int | None = None,
+    start: Any = None,
+    end: Any = None,
 ) -> SqlResult:
     """Run one SELECT, as `Session.sql`."""
     first, last = (None if moment is None else milliseconds(moment) for moment in (start, end))

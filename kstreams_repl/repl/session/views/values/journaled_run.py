@@ -18,7 +18,7 @@ _SILENT_SECONDS = 30.0
 
 
 class JournaledRun:
-    """What a tap reads of such an application (`live_taps.TappedApplication`); it follows edits of the other kernel.
+    """What a tap reads of such an application ; it follows edits of the other kernel.
 
     Args:
         follower: of the application's journal, with the reports of instances.

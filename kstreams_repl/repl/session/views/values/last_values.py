@@ -12,6 +12,7 @@ from kstreams_repl.engine.dsl.kip28 import TopologyBuilder
 from kstreams_repl.engine.topology.graph import TopologyGraph
 from kstreams_repl.pictures.table import Table
 from kstreams_repl.repl.session.application.application import Application
+from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.cluster_client import ClusterClient
 from kstreams_repl.repl.session.topics.read import refuse_no_number
 from kstreams_repl.repl.session.topics.records import Records
@@ -22,7 +23,7 @@ from kstreams_repl.system.errors import CallError, TopologyError, UnknownTopicEr
 
 def last_values(
     client: ClusterClient,
-    applications: Mapping[str, Application],
+    applications: Mapping[str, ApplicationCore],
     target: Any,
     n: int,
     *,
@@ -49,11 +50,11 @@ def last_values(
 
 def _settings(client: ClusterClient, owner: Any, config: Mapping[str, Any]) -> StreamsConfig:
     """Return the settings of the call, then an application's own (for example default serdes), then the session's."""
-    own = dict(owner.config) if isinstance(owner, Application) else {}
+    own = dict(owner.config) if isinstance(owner, Application | ApplicationCore) else {}
     return StreamsConfig({**client.config, **own, **config})
 
 
-def _owner_of(client: ClusterClient, applications: Mapping[str, Application], node: str) -> Application:
+def _owner_of(client: ClusterClient, applications: Mapping[str, ApplicationCore], node: str) -> ApplicationCore:
     found = [app for app in applications.values() if node in app.topology.nodes]
     if len(found) == 1:
         return found[0]

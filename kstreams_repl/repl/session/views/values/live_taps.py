@@ -7,44 +7,26 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
-from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.host.instance.control.node_taps import LEASE_SECONDS, LONGEST_SECONDS, MOST_ROWS, TapClient
 from kstreams_repl.host.instance.control.open_channel import open_taps
 from kstreams_repl.host.instance.state.state_directory import control_directory, state_root
 from kstreams_repl.host.journal.journal_records import TapRequest
 from kstreams_repl.host.kafka.internal_topics import journal_topic_name
-from kstreams_repl.repl.session.application.life.state import ApplicationState
-from kstreams_repl.repl.session.application.read_only import ReadOnlyApplication
-from kstreams_repl.repl.session.cluster_client import ClusterClient
+from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.topics.records import ReadRecord, Records
 from kstreams_repl.repl.session.views.values.calls_view import call_lines
+from kstreams_repl.repl.session.views.values.journaled_run import JournaledRun
 from kstreams_repl.system.errors import AuthorizationError, CallError, TapUnavailableError
-
-if TYPE_CHECKING:
-    from kstreams_repl.host.spark.instance_reports import ApplicationReport
 
 POLL_SECONDS = 0.1
 _RENEW_SECONDS = LEASE_SECONDS / 4
 PER_SECOND = 200
 
 
-class TappedApplication(Protocol):
-    """What a tap reads of an application: `Application` has it, and `JournaledRun` for one that another kernel drives."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def config(self) -> StreamsConfig: ...
-    @property
-    def client(self) -> ClusterClient: ...
-    @property
-    def status(self) -> ApplicationState: ...
-    @property
-    def generation(self) -> int: ...
-    @property
-    def reports(self) -> ApplicationReport: ...
+TappedApplication = ApplicationCore | JournaledRun
+"""An application of this session, or one that another kernel drives."""
 
 
 class LiveTap:
@@ -182,7 +164,7 @@ def live_tail(application: TappedApplication, node: str, seconds: float | None) 
             yield from tap.new()
 
 
-def node_name(application: ReadOnlyApplication, target: Any) -> str:
+def node_name(application: ApplicationCore, target: Any) -> str:
     """Return the name of a node, given by name, stream or table.
 
     Raises:
