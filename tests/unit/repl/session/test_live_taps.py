@@ -17,7 +17,7 @@ from kstreams_repl.host.journal.journal_records import DesiredState, encode
 from kstreams_repl.host.journal.journal_records import InstanceHeartbeat as Reported
 from kstreams_repl.host.journal.journal_state import JournalState
 from kstreams_repl.host.kafka.clients import ClientSettings
-from kstreams_repl.host.spark.instance_reports import ApplicationReport, InstanceHeartbeat
+from kstreams_repl.host.spark.instance_reports import ApplicationReport, InstanceReport
 from kstreams_repl.repl.session.views.values import live_taps
 from kstreams_repl.repl.session.views.values.journaled_run import JournaledRun
 from kstreams_repl.repl.session.views.values.live_taps import LiveTap, live_tail, live_tap
@@ -28,7 +28,7 @@ from kstreams_repl.system.types import TaskId
 def application(directory: Path, *places: str | None) -> Any:
     config = StreamsConfig({"application.id": "counts", "bootstrap.servers": "nowhere:1", "state.dir": str(directory)})
     (directory / "counts" / "control").mkdir(parents=True, exist_ok=True)
-    reports = ApplicationReport(1, {slot: InstanceHeartbeat(slot, "running", 1, 0, place=place) for slot, place in enumerate(places)})
+    reports = ApplicationReport(1, {slot: InstanceReport(slot, "running", 1, 0, place=place) for slot, place in enumerate(places)})
     client = SimpleNamespace(settings=ClientSettings("nowhere:1"))
     return SimpleNamespace(name="counts", config=config, reports=reports, status="running", generation=1, client=client)
 
