@@ -28,7 +28,6 @@ from workshop.bench.workloads import Topics
 
 BENCH = "alignment"
 SHAPES = ("even", "skewed", "empty", "gap")
-_HOUR = timedelta(hours=1)
 _HOUR_MS = 3_600_000
 _DAY_MS = 24 * _HOUR_MS
 _FIRST_MS = 1_700_000_000_000 // _DAY_MS * _DAY_MS
@@ -42,6 +41,7 @@ _SETTLE_SECONDS = 4.0
 @click.option("--instances", "instances", multiple=True, type=click.IntRange(1), help="Numbers of instances; default: 1, 2 and 4.")
 @click.option("--shape", "shapes", multiple=True, type=click.Choice(SHAPES), help="Only these; default: all.")
 @click.option("--grace", "grace", type=click.IntRange(0), default=0, show_default=True, help="Grace of the windows in ms.")
+@click.option("--window", "window", type=click.IntRange(1), default=_HOUR_MS, show_default=True, help="Size of the windows in ms.")
 @click.option("--max-seconds", type=click.IntRange(1), default=600, show_default=True, help="Seconds allowed for one run.")
 @peer_option
 @where
@@ -51,6 +51,7 @@ def main(
     instances: tuple[int, ...],
     shapes: tuple[str, ...],
     grace: int,
+    window: int,
     max_seconds: int,
     peer: str | None,
     bootstrap: str | None,
@@ -64,7 +65,7 @@ def main(
         jvm = None if jdk is None else stack.enter_context(KafkaStreamsPeer(jdk, scratch=testbed.scratch))
         for shape in shapes or SHAPES:
             for partitions in sizes or (4, 16):
-                history = _History(testbed, shape, times_of(shape, partitions, records), grace)
+                history = _History(testbed, shape, times_of(shape, partitions, records), grace, window)
                 history.fill()
                 for count in instances or (1, 2, 4):
                     settings = Settings(EXACTLY_ONCE_V2, count, max_seconds=max_seconds)
@@ -94,13 +95,13 @@ def times_of(shape: str, partitions: int, records: int) -> list[list[int]]:
     return times
 
 
-def topology(topics: Topics, grace: int) -> Any:
-    """Return the topology: re-keyed by the value, counted by the hour."""
+def topology(topics: Topics, grace: int, window: int) -> Any:
+    """Return the topology: re-keyed by the value, counted by windows of a size (ms)."""
     builder = StreamsBuilder()
     stream = builder.stream(topics.input, key_serde=serdes.string, value_serde=serdes.string)
     grouped = stream.select_key(lambda key, value: value).group_by_key(key_serde=serdes.string, value_serde=serdes.string)
-    counts = grouped.windowed_by(TimeWindows.of_size(_HOUR, grace=grace)).count(store="hours", retention=timedelta(days=10))
-    counts.to_stream().to(topics.output, key_serde=serdes.time_windowed(serdes.string, _HOUR_MS), value_serde=serdes.long)
+    counts = grouped.windowed_by(TimeWindows.of_size(window, grace=grace)).count(store="hours", retention=timedelta(days=10))
+    counts.to_stream().to(topics.output, key_serde=serdes.time_windowed(serdes.string, window), value_serde=serdes.long)
     return builder.build()
 
 
@@ -112,6 +113,7 @@ class _History:
     shape: str
     times: Sequence[Sequence[int]]
     grace: int
+    window: int
 
     @property
     def topic(self) -> str:
@@ -151,7 +153,7 @@ class _History:
         """Return the count of each window: a plain computation over the source."""
         counts: Counter[bytes] = Counter()
         for _, stamp, value in self.rows():
-            counts[value + (stamp // _HOUR_MS * _HOUR_MS).to_bytes(8, "big")] += 1
+            counts[value + (stamp // self.window * self.window).to_bytes(8, "big")] += 1
         return counts
 
     def measure(self, settings: Settings) -> None:
@@ -159,7 +161,7 @@ class _History:
         topics = Topics(self.topic, output=self.testbed.fresh_topic("alignment-out"))
         run = run_topology(
             self.testbed,
-            topology(topics, self.grace),
+            topology(topics, self.grace, self.window),
             {self.topic: self.records},
             settings,
             "bench-alignment",
@@ -183,4 +185,5 @@ class _History:
         wrong = sum(count != found.get(window) for window, count in expected.items()) + len(found.keys() - expected.keys())
         case = f"{self.shape}, {len(self.times)} partitions, {settings.instances} instances{system}"
         fields = {"lost": lost, "records": self.records, "wrong_windows": wrong, "windows": len(expected), "grace_ms": self.grace}
+        fields["window_ms"] = self.window
         json_output.emit(BENCH, case, round(100 * lost / self.records, 4), "% lost", seconds=round(seconds, 1), **fields)

@@ -23,7 +23,7 @@ from functools import partial
 from kstreams_repl.host.instance.alignment_rules import NOTHING, AlignmentRule
 from kstreams_repl.host.instance.control.channel import PeerTimes, ReportedTimes
 from kstreams_repl.host.instance.polling.input_positions import InputPositions
-from kstreams_repl.host.instance.tasks.active_task import ActiveTask
+from kstreams_repl.host.instance.tasks.active_task import SLICE_SECONDS, ActiveTask
 from kstreams_repl.system.errors import KStreamsError
 from kstreams_repl.system.types import TaskId, TopicPartition
 
@@ -77,8 +77,8 @@ def _lowest(lows: Sequence[Sequence[int]], number: int) -> int:
 
 
 def _run(group: _Group, count: int) -> int:
-    done = 0
-    while done < count:
+    done, until = 0, time.monotonic() + SLICE_SECONDS
+    while done < count and time.monotonic() < until:
         for name in sorted(group.lows, key=group.lows.__getitem__):
             taken = group.tasks[name].process(count)
             if taken:
@@ -130,8 +130,8 @@ class Alignment:
         self.exchange(now, in_flight=False)
 
     def run(self, count: int) -> int:
-        """Process records of the aligned tasks, those with the oldest record first, until none may go on or at least `count` records
-        were processed; return how many were.
+        """Process records of the aligned tasks, those with the oldest record first, until none may go on, at least `count` records were
+        processed, or a slice's time is over, as with one task's `process`; return how many were processed.
         """
         return sum(_run(group, count) for group in self._groups)
 

@@ -27,7 +27,8 @@ _LOG = logging.getLogger("kstreams_repl.host.instance")
 _FIRST_SLICE = 64
 _MOST_METADATA = 4_096
 """The broker's ``offset.metadata.max.bytes``."""
-_SLICE_SECONDS = 0.05
+SLICE_SECONDS = 0.05
+"""About the longest time of one call to `process`; between two of them a loop looks at its signals and commits."""
 _SETTLE_SECONDS = 1.0
 _SETTLE_ROWS = 100_000
 _SETTLE_BYTES = 64 * 1024 * 1024
@@ -190,9 +191,9 @@ class ActiveTask:
             self._moved(True)
             spent = time.monotonic() - began
             self.counters.sliced(done, spent)
-            if spent > _SLICE_SECONDS:
-                self._slice = max(self._least, int(done * _SLICE_SECONDS / spent))
-            elif done >= self._slice and spent < _SLICE_SECONDS / 2:
+            if spent > SLICE_SECONDS:
+                self._slice = max(self._least, int(done * SLICE_SECONDS / spent))
+            elif done >= self._slice and spent < SLICE_SECONDS / 2:
                 self._slice *= 2
         return done
 

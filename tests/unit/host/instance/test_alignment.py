@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -106,6 +107,29 @@ def test_history_in_order_in_each_partition_loses_nothing_without_grace(shape: s
     count = sum(map(len, times))
     assert run(instance, count, loop) is Signal.PAUSE, f"{instance.counters.records} of {count}"
     assert late(outbox) == 0
+
+
+def test_the_loop_looks_at_its_signals_and_commits_between_slow_records_of_aligned_tasks() -> None:
+    """A round took up to 4,000 records however long each took: a transaction timed out, and the instance began again for ever."""
+
+    def slow(key: str, value: str) -> str:
+        time.sleep(0.002)
+        return "k"
+
+    builder = StreamsBuilder()
+    grouped = builder.stream("in").select_key(slow).group_by_key()
+    grouped.windowed_by(TimeWindows.of_size_with_no_grace(DAY)).count(store="counts")
+    times = [in_a_day(150, partition) for partition in range(4)]
+    instance = instance_of(builder.build(), partition_after_partition(times), partitions=4, outbox=Outbox())
+    seen = [0]
+
+    def signal(now: float) -> Signal:
+        seen.append(instance.counters.records)
+        return Signal.PAUSE if seen[-1] >= 600 else Signal.RUN
+
+    PollLoop(instance, signal=signal, report=lambda _: None).run(time.monotonic() + 60)
+    assert seen[-1] == 600
+    assert max(after - before for before, after in pairwise(seen)) <= 130, "a slice and the one that ends after its time"
 
 
 def test_switched_off_most_of_the_same_history_is_late() -> None:
