@@ -53,6 +53,8 @@ class _Group:
     peers_limit: int = NOTHING
     upstream_low: int = NOTHING
     held: bool = False
+    held_by_peers: bool = False
+    """Whether it waits for other instances, rather than for its own tasks."""
     waited: float = 0.0
     """Seconds for which it has been held."""
 
@@ -151,8 +153,11 @@ class Alignment:
         return any(group.held for group in self._groups)
 
     def wants_commit(self, seconds: float) -> bool:
-        """Return whether to commit, `seconds` after the last commit, because other instances or groups may wait for it."""
-        return self._is_waited_for and seconds >= _COMMIT_SECONDS and self._is_behind(time.monotonic())
+        """Return whether to commit, `seconds` after the last commit, because other instances or groups may wait for it. One that waits
+        for other instances itself commits at once: they take turns, so with small windows each commit is a step for all.
+        """
+        at_once = any(group.held and group.held_by_peers for group in self._groups)
+        return self._is_waited_for and (at_once or seconds >= _COMMIT_SECONDS) and self._is_behind(time.monotonic())
 
     def exchange(self, now: float, *, in_flight: bool) -> None:
         """Report the lows to the other instances, and read theirs. Call it in every round of the loop.
@@ -233,7 +238,7 @@ class Alignment:
         head = task.task.head_time
         if head is None or head < limit:
             return limit
-        group.held = True
+        group.held, group.held_by_peers = True, head >= group.peers_limit and not group.rule.upstream
         if group.waited > _FETCH_SECONDS:
             group.waited = 0.0
             group.ignored.update(partition for partitions in group.fetching.values() for partition in partitions)

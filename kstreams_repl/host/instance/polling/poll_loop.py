@@ -188,7 +188,8 @@ class PollLoop:
             elif idle and not self._ahead and now >= self._pass_at:
                 self._pass_markers(now, self._active_at)
             if self._timing.is_due(now) or alignment is not None and alignment.wants_commit(now - committer.last_commit):
-                committer.commit(more=not idle)
+                if committer.commit(more=not idle) and idle:
+                    self._await_markers()
             elif idle and self._timing.is_due_at_rest(now) and committer.touched:
                 committer.commit()
                 self._await_markers()
