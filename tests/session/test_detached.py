@@ -152,7 +152,7 @@ def test_every_kernel_can_edit_it_and_knows_when_another_one_has(broker: Any, tm
         app.rollback()
         here.produce(topic, [("a", "skip", 3000)])
         assert app.wait(60) and counts(app) == {"a": 3}
-        assert other.status == "running" and other.outdated
+        assert other.status == "running" and other._core.outdated
         app.edit(counting(topic, lambda key, value: 1 / len(value[9:]) > 0))
         here.produce(topic, [("a", "word", 4000)])
         settle(lambda: app.status == "failed", "the failure", 60)

@@ -23,6 +23,7 @@ def test_a_front_end_turns_and_filters_the_selected_store(tmp_path: Path) -> Non
     state.write(0, fill)
     shapes = SimpleNamespace(shapes=[SimpleNamespace(id="store:counts")], clusters=[])
     app: Any = SimpleNamespace(name="queried", config=state.config, topology=state.topology, picture=lambda: shapes)
+    app._core = app
     live = LivePicture(app, lambda changed: None)
 
     def after(message: dict[str, Any], text: str) -> str:

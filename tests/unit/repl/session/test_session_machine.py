@@ -388,7 +388,7 @@ class SessionScripts(RuleBasedStateMachine):
         before, present = self.versions[-2], self.versions[-1]
         earlier = self.app.versions[-2]
         foreign = any(version is before for version in self.foreign)
-        follows = self.notebook == self.deployed and self.app.definition is not None and earlier.code is not None and not foreign
+        follows = self.notebook == self.deployed and self.app._core.definition is not None and earlier.code is not None and not foreign
         number = self.app.versions[-1].number
         if isinstance(present, Converted):
             with pytest.raises(TopologyError, match="has converted the rows"):
