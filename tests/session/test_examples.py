@@ -32,7 +32,8 @@ def places(kind: type) -> list[str]:
 def run(place: str, names: dict[str, Any]) -> str:
     """Return what goes wrong."""
     kind, _, name = place.partition(".")
-    text = inspect.getdoc(getattr(getattr(ks, kind), name)) or ""
+    owner = next(getattr(room, kind) for room in (ks, ks.reports, ks.queries) if hasattr(room, kind))
+    text = inspect.getdoc(getattr(owner, name)) or ""
     test = doctest.DocTestParser().get_doctest(text, names, place, None, 0)
     report: list[str] = []
     options = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS | doctest.REPORT_ONLY_FIRST_FAILURE

@@ -114,7 +114,7 @@ def test_values_are_tapped_and_served(run: Run) -> None:
     for record in seen:
         ((_, before),) = record.value["was"][2]
         number = b"%d" % (int(before) + traced.KEYS)
-        assert record.headers == [("n", str(number))], "of the record, and of the row before; a tap shows bytes as text"
+        assert record.headers == [("n", number.decode())], "of the record, and of the row before; a tap shows bytes as text"
     run.check()
     want = traced.expected(run.total)
     tokens = json.loads(Path((server := app.serve()).token_path).read_text())

@@ -32,7 +32,7 @@ def test_pause_resume_and_stop_print_the_state_that_was_reached(shell: Interacti
     assert run(shell, "%topo_pause app")[1].startswith("app: paused in ")
     assert run(shell, "%topo_pause app")[1] == "app: already paused\n"
     assert run(shell, "%topo_resume app")[1].startswith("app: ")
-    shell.user_ns["app"]._finish_start()
+    shell.user_ns["app"]._core.finish_start()
     assert run(shell, "%topo_stop --all")[1].startswith("app: stopped in ")
     assert run(shell, "%topo_stop")[0].error_in_exec is not None
 

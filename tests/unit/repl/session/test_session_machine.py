@@ -346,6 +346,7 @@ class SessionScripts(RuleBasedStateMachine):
         self.app = self.variables["app"]
         self.app._core.finish_start()
         self.versions = list(self.filed)
+        self.foreign = [*self.versions]  # read from the history, as those of an earlier kernel
         self.put_to_work(self.notebook)
         self.first = len(self.versions) - 1
         self.state = "running"
