@@ -82,7 +82,7 @@ def topology(name: str, gate: str) -> ks.StreamsBuilder:
 
 
 def number(text: str) -> int:
-    return int(text.replace(",", ""))
+    return -1 if text == "unknown" else int(text.replace(",", ""))  # right after a start, until the first report: equals no count
 
 
 def places(app: ks.Application) -> dict[str, tuple[int | None, int | None, int | None]]:

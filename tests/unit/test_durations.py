@@ -45,6 +45,7 @@ AS_SECONDS = [timedelta(milliseconds=20), "20 ms", "20ms", 0.02]
 AS_MILLIS = [timedelta(seconds=30), "30 s", "0.5 min", 30_000]
 PAGE = "kstreams_repl.repl.session"
 DELEGATES = {
+    "Application.explain": f"{PAGE}.application.application.explain",
     "Application.tap": f"{PAGE}.application.application.live_tap",
     "Application.query": f"{PAGE}.application.application.strict_queries_of",
     "Application.tail": f"{PAGE}.application.application.live_tail",

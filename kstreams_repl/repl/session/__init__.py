@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kstreams_repl.host.kafka import clients as _clients  # noqa: F401 - first: without it the package to install is Kafka's client
 from kstreams_repl.repl.session.application.application import Application
 from kstreams_repl.repl.session.connection import connect, current_session
 from kstreams_repl.repl.session.session import Session

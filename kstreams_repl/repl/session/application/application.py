@@ -346,17 +346,32 @@ class Application:
 
     @property
     def name(self) -> str:
-        """The application id: prefix of its topics, its consumer group, its state."""
+        """The application id: prefix of its topics, its consumer group, its state.
+
+        Example:
+            >>> app.name == session.applications[app.name].name
+            True
+        """
         return self._core.name
 
     @property
     def topology(self) -> Topology:
-        """The topology that runs, or ran last."""
+        """The topology that runs, or ran last.
+
+        Example:
+            >>> "counts" in str(app.topology.describe())
+            True
+        """
         return self._core.topology
 
     @property
     def config(self) -> StreamsConfig:
-        """Its settings."""
+        """Its settings.
+
+        Example:
+            >>> app.config["application.id"] == app.name
+            True
+        """
         return self._core.config
 
     @property

@@ -26,7 +26,7 @@ def test_the_shapes_are_what_they_are_called() -> None:
 
 
 def test_its_windows_have_no_grace() -> None:
-    driver = TopologyTestDriver(topology(Topics("in", output="out"), 0), {})
+    driver = TopologyTestDriver(topology(Topics("in", output="out"), 0, 3_600_000), {})
     values = driver.create_input_topic("in", "string", "string")
     values.pipe_records([("k", "g", 1), ("k", "g", 3_600_000), ("k", "g", 2)])
     assert driver.dropped == 1

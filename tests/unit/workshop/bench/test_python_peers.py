@@ -16,8 +16,8 @@ from workshop.bench.peers.python_peer import PEERS, peers_of
 
 COUNTING = """
 import sys
-from counter import Counter
-one = Counter(sys.argv[1])
+from counter import ProcessCounter
+one = ProcessCounter(sys.argv[1])
 for _ in range(int(sys.argv[2])):
     one.tick()
 """
