@@ -58,6 +58,8 @@ def main(
     directory: Path | None,
 ) -> None:
     """Print one line per shape, number of partitions and number of instances, and the same for the peer."""
+    if peer is not None and window != _HOUR_MS:
+        raise click.UsageError("the peer counts by the hour: give --peer or --window, not both")
     json_output.emit_machine()
     with ExitStack() as stack:
         jdk = chosen_jdk(peer)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from click.testing import CliRunner
 
 from kstreams_repl.testing import TopologyTestDriver
-from workshop.bench.alignment import SHAPES, times_of, topology
+from workshop.bench.alignment import SHAPES, main, times_of, topology
 from workshop.bench.workloads import Topics
 
 DAY = 86_400_000
@@ -31,3 +32,8 @@ def test_its_windows_have_no_grace() -> None:
     values.pipe_records([("k", "g", 1), ("k", "g", 3_600_000), ("k", "g", 2)])
     assert driver.dropped == 1
     driver.close()
+
+
+def test_a_peer_that_counts_by_the_hour_is_not_compared_with_other_windows() -> None:
+    done = CliRunner().invoke(main, ["--peer", "kafka-streams", "--window", "60000"])
+    assert done.exit_code == 2 and "the peer counts by the hour" in done.output
