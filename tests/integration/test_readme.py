@@ -1,4 +1,4 @@
-"""The README runs: its Python blocks in order on a real broker and real Spark, its commands exist, its picture is the code's."""
+"""The README runs: its Python blocks in order on a real broker and real Spark, its commands exist."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from workshop.commands.demo_picture import svg
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -41,10 +39,6 @@ def test_commands_exist() -> None:
     named = {match for block in blocks("sh") for match in re.findall(r"^\./kstreams (\w+)", block, flags=re.MULTILINE)}
     named |= set(re.findall(r"`\./kstreams (\w+)", README))
     assert named and named <= set(COMMANDS)
-
-
-def test_picture_is_drawn_by_the_code() -> None:
-    assert (ROOT / "docs/pictures/demo.svg").read_text(encoding="utf-8").strip() == svg().strip()
 
 
 def test_links_lead_somewhere() -> None:

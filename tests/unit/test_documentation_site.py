@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from workshop.commands import defaults_page
+from workshop.commands import defaults_page, package_pictures, topology_pictures
 from workshop.commands.docs_hooks import api_pages, api_reference, code_links, line_of
-from workshop.commands.package_pictures import pictures
 
 ROOT = Path(__file__).resolve().parents[2]
 ARCHITECTURE = (ROOT / "docs" / "design" / "architecture.md").read_text(encoding="utf-8")
@@ -60,7 +59,17 @@ def test_the_page_of_defaults_is_current() -> None:
     assert written == defaults_page.page(), "a default or its meaning changed: python -m workshop.commands.defaults_page"
 
 
-def test_the_pictures_of_the_packages_are_current() -> None:
-    for package, picture in pictures().items():
-        drawn = (ROOT / "docs" / "pictures" / f"imports-{package.replace('.', '-')}.svg").read_text(encoding="utf-8")
-        assert drawn == picture, f"imports within {package} changed: ./kstreams docs --pictures draws them again"
+def test_the_pictures_of_the_packages_and_of_the_pages_topologies_are_current() -> None:
+    for file, picture in (package_pictures.pictures() | topology_pictures.pictures()).items():
+        assert file.read_text(encoding="utf-8") == picture, f"{file.name} is out of date: ./kstreams docs --pictures draws it again"
+
+
+def test_each_of_the_eight_concepts_is_a_short_page_with_the_picture_of_its_own_example() -> None:
+    """Time has a ninth page, late records, for what the numbers of an application say."""
+    pages = {page.stem: page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "concepts").glob("*.md")}
+    del pages["late-records"]
+    assert sorted(pages) == ["editing", "exactly-once", "joins", "partitions", "spark", "state", "streams-and-tables", "time"]
+    for name, text in pages.items():
+        prose = re.sub(r"^```[\s\S]*?^```$|\]\([^)]*\)", "", text, flags=re.MULTILINE)
+        assert topology_pictures.LINK.findall(text) == [f"concept-{name}.svg"]
+        assert 150 <= len(prose.split()) <= 350, name

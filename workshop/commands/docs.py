@@ -13,16 +13,17 @@ from workshop.commands.test import run_to_its_end
 
 
 @click.command()
-@click.option("--pictures", is_flag=True, help="Draw the pictures of the packages from their current imports.")
+@click.option("--pictures", is_flag=True, help="Draw the pictures of packages and of the pages' topologies from the current code.")
 @click.pass_context
 def main(context: click.Context, pictures: bool) -> None:
     """Build the documentation into build/docs; fails on a dead link or a page without a menu entry."""
     root = require_checkout("./kstreams docs")
     require("mkdocs", "mkdocstrings", "grimp")
     if pictures:
-        from workshop.commands.package_pictures import draw_all
+        from workshop.commands import package_pictures, topology_pictures
 
-        for path in draw_all(root):
+        for path, picture in (package_pictures.pictures() | topology_pictures.pictures()).items():
+            path.write_text(picture, encoding="utf-8")
             click.echo(f"drawn: {path.relative_to(root)}")
         return
     os.environ["NO_MKDOCS_2_WARNING"] = "1"

@@ -13,23 +13,14 @@ from pathlib import Path
 import grimp
 
 PICTURES = ("kstreams_repl", "kstreams_repl.engine", "kstreams_repl.host", "kstreams_repl.repl.session")
+FOLDER = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 CELL, MARGIN, SIZE = 18, 150, 12
 
 
-def draw_all(root: Path) -> list[Path]:
-    """Write the pictures to docs/pictures and return their paths."""
-    written = []
-    for package, picture in pictures().items():
-        path = root / "docs" / "pictures" / f"imports-{package.replace('.', '-')}.svg"
-        path.write_text(picture, encoding="utf-8")
-        written.append(path)
-    return written
-
-
-def pictures() -> dict[str, str]:
-    """Return the SVG text of each package's picture."""
+def pictures() -> dict[Path, str]:
+    """Return the SVG text of each package's picture, by file."""
     graph = grimp.build_graph("kstreams_repl", exclude_type_checking_imports=True, cache_dir=None)
-    return {package: _svg(package, _imports(graph, package)) for package in PICTURES}
+    return {FOLDER / f"imports-{package.replace('.', '-')}.svg": _svg(package, _imports(graph, package)) for package in PICTURES}
 
 
 def _imports(graph: grimp.ImportGraph, package: str) -> dict[str, set[str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,10 @@ import pytest
 from kstreams_repl import SessionWindows, SlidingWindows, StreamsBuilder, TimeWindows, Topology
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.host.instance.alignment_rules import late_reasons
-from kstreams_repl.pictures.picture import Mark, picture_of
-from kstreams_repl.pictures.svg import svg_of
-from kstreams_repl.pictures.view import simplified
 from kstreams_repl.repl.session.views.counts.record_counts import late_lines, late_text
 from kstreams_repl.reports import Counts, NodeRate
 from tests.unit.engine.runtime.rig import Rig
+from workshop.commands.topology_pictures import drawn, passed
 
 ROOT = Path(__file__).resolve().parents[4]
 HOUR = 3_600_000
@@ -85,7 +82,7 @@ def test_a_stream_that_is_re_keyed_twice_and_meets_one_that_is_re_keyed_once_is_
     assert list(reasons.values()) == ["its records have passed different numbers of repartitions"]
 
 
-def drawn() -> str:
+def picture() -> str:
     """The picture of docs/concepts/late-records.md: a day of one partition is counted, and then the same day of another one."""
     builder = StreamsBuilder()
     grouped = builder.stream("flights").select_key(lambda key, value: value, name="by-airport").group_by_key()
@@ -96,18 +93,13 @@ def drawn() -> str:
     rows = [("JFK", 1, minute * 60_000) for minute in range(0, 1_440, 3)]
     rig.pipe(inner, *rows).run()
     rig.pipe(inner, *rows).run()
-    marks = {}
-    for name, count in rig.task.counts.read().items():
-        late = late_text(NodeRate(count.taken, count.given, 0.0, count.dropped, count.needed_grace_ms))
-        marks[f"node:{name}"] = Mark(None, (f"{count.taken:,} records", *filter(None, late.split(": "))))
-    picture = simplified(picture_of(topology, title="departures", marks=marks))
-    return re.sub(r"\\n[^<]*, line \d+</title>", "</title>", str(svg_of(picture)))
+    return drawn(topology, title="departures", marks=passed(rig.task.counts.read()))
 
 
 def test_the_picture_of_the_page_is_drawn_by_the_code() -> None:
     file = ROOT / "docs" / "pictures" / "late-records.svg"
-    assert file.read_text(encoding="utf-8").strip() == drawn().strip(), f"python -m {__name__} > {file.relative_to(ROOT)}"
+    assert file.read_text(encoding="utf-8").strip() == picture().strip(), f"python -m {__name__} > {file.relative_to(ROOT)}"
 
 
 if __name__ == "__main__":
-    print(drawn())
+    print(picture(), end="")
