@@ -1,7 +1,7 @@
 """The newest broker of each minor version from 3.9 on: an application killed, restored, queried, reset and removed, and the journal.
 
 Each broker is of its version's jars (`jvm/brokers.lock`, fetched on first use) with the other libraries of the embedded broker, formatted
-by its own tool. The embedded broker's own version, 4.3, is that of all other tests.
+by its own tool. The embedded broker's own version, 4.2, is that of all other tests.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mar
 
 LOCK = parse_lock((Path(__file__).parent / "jvm" / "brokers.lock").read_text(encoding="utf-8"))
 VERSIONS = [jar.version for jar in LOCK if jar.artifact == "kafka_2.13"]
+LOSES_MARKERS = ("4.3.1", "4.4.0")
+"""KAFKA-20734: if the broker dies while it writes a transaction's markers, it does not write the rest when it is back."""
 ANNOUNCED = "Kafka version: {} ("
 KEYS = 7
 
@@ -105,6 +107,9 @@ def test_an_application_survives_kills_of_its_worker_and_of_the_broker_and_resto
     words.feed(300)
     words.check()
     words.feed(300)
+    log = broker.log_path.read_text(encoding="utf-8")
+    if any(ANNOUNCED.format(version) in log for version in LOSES_MARKERS):
+        words.check()
     broker.kill()
     broker.start()
     words.feed(300)

@@ -227,6 +227,27 @@ def test_offsets_that_the_broker_refuses_are_the_client_s_error(settings: Client
         fetch_offsets(consumer, [at], 1.0)
 
 
+def test_offsets_of_a_transaction_that_nobody_ends_are_told_to_be_that(
+    settings: ClientSettings, topic: Callable[..., str], name: str
+) -> None:
+    """It was "no broker answered", beside a broker that answers every other question."""
+    client = make_transactional_producer(settings, transactional_id=name)
+    client.init_transactions(10)
+    client.begin_transaction()
+    consumer = make_consumer(settings, group_id=name)
+    at = TopicPartition(topic(), 0)
+    client.send_offsets_to_transaction([ClientTopicPartition(*at, 1)], consumer.consumer_group_metadata(), 5)
+    consumer.close()
+    asking = Admin(settings, seconds=5.0)
+    with pytest.raises(BrokerUnavailableError, match="or a transaction with these offsets is open") as told:
+        asking.committed_offsets(name, [at])
+    assert "find-hanging" in (told.value.hint or "")
+    assert asking.committed_offsets(name, [at], stable=False) == {}
+    client.commit_transaction(10)
+    assert asking.committed_offsets(name, [at]) == {at: CommittedOffset(1)}
+    client.close()
+
+
 def test_purged_records_raise_the_beginning(settings: ClientSettings, admin: Admin, topic: Callable[..., str]) -> None:
     at = TopicPartition(topic(), 0)
     producer = make_producer(settings)

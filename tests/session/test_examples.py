@@ -40,7 +40,7 @@ def run(place: str, names: dict[str, Any]) -> str:
     for example in test.examples:
         if not example.want and _is_expression(example.source):  # what it shows is looked at elsewhere; here it has to run
             example.source = f"_ = ({example.source.strip()})\n"
-    doctest.DocTestRunner(optionflags=options).run(test, out=report.append, clear_globs=False)
+    doctest.DocTestRunner(verbose=False, optionflags=options).run(test, out=report.append, clear_globs=False)
     return "".join(report)
 
 

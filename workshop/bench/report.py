@@ -34,7 +34,8 @@ Compare only within a table: broker, Spark, workers and the process that sends o
 one-minute load before the command began. *(min-max)*: of the runs, whose median is the value. *Target*: the bound for the value in
 its unit, or for the named field, and whether it is met; with `--strict` the exit status is 1 if one is missed.
 
-The peer, unless a table names another, is Kafka Streams 4.3.1 on the JVM (`workshop/bench/peers/`): same broker, topics, commit
+The peer, unless a table names another, is Kafka Streams 4.3.1 on the JVM (`workshop/bench/peers/`): same broker (Kafka 4.3.1
+until 2026-11-26, 4.2.2 since), topics, commit
 interval, linger (50 ms) and compression (lz4), as many threads as we have instances, else its defaults; runs alternate."""
 _METHODS: Mapping[str, tuple[str, str]] = {
     "throughput": (

@@ -13,6 +13,7 @@ from kstreams_repl.host.kafka.admin_calls import AdminCalls
 from kstreams_repl.host.kafka.clients import Isolation, make_consumer
 from kstreams_repl.host.kafka.exact_metadata import fetch_offsets
 from kstreams_repl.host.kafka.failures import error_of, translate
+from kstreams_repl.system.errors import BrokerUnavailableError
 from kstreams_repl.system.types import TopicPartition
 
 
@@ -45,6 +46,14 @@ def committed_by(
             break
         except KafkaException as error:
             inside = error_of(error)
+            if inside is not None and inside.code() in _HELD:
+                raise BrokerUnavailableError(
+                    f"reading committed offsets: no broker answered at {bootstrap_servers} within {seconds:g} s, or a transaction"
+                    " with these offsets is open and nobody ends it",
+                    hint="check that the broker is running; if it is, kafka-transactions.sh find-hanging names the transaction:"
+                    " see versions of the broker in docs/tasks/cluster.md",
+                    bootstrap_servers=bootstrap_servers,
+                ) from error
             if inside is None or inside.code() not in _NOT_YET or time.monotonic() > deadline:
                 raise translate(error, "reading committed offsets", bootstrap_servers=bootstrap_servers) from error
             time.sleep(0.05)
@@ -65,6 +74,9 @@ _NOT_YET = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
 )
+
+_HELD = (KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE)
+"""What librdkafka returns after it has itself asked again and again for offsets of an open transaction."""
 
 
 class GroupAdmin(AdminCalls):

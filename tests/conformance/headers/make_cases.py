@@ -73,7 +73,7 @@ def case(store: str, seed: int, *, cached: bool, in_memory: bool) -> dict[str, A
 def main() -> None:
     jdk = find_jdk()
     assert jdk is not None, "needs a JDK"
-    path = ":".join(map(str, (*ensure_jars(), *ensure_jars(jars=peer_jars()), *ensure_jars(jars=parse_lock(TEST_DRIVER)))))
+    path = ":".join(map(str, (*ensure_jars(jars=peer_jars()), *ensure_jars(), *ensure_jars(jars=parse_lock(TEST_DRIVER)))))
     cases: dict[str, Any] = {
         "rows": [
             {"v": value, "h": headers, **({"t": time} if time is not None else {})}

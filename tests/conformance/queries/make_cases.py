@@ -119,7 +119,7 @@ def first_generation() -> list[dict[str, Any]]:
 def main() -> None:
     jdk = find_jdk()
     assert jdk is not None, "needs a JDK"
-    path = ":".join(map(str, (*ensure_jars(), *ensure_jars(jars=peer_jars()))))
+    path = ":".join(map(str, (*ensure_jars(jars=peer_jars()), *ensure_jars())))
     cases: dict[str, Any] = {
         "topic": "queried", "partitions": 2, "retention_ms": RETENTION_MS, "window_size_ms": WINDOW_SIZE_MS,
         "events": events(), "queries": [*first_generation(), *second_generation()],

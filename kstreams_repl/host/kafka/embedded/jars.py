@@ -21,7 +21,7 @@ from pathlib import Path
 from kstreams_repl.system.disk_errors import free_bytes, is_full, room
 from kstreams_repl.system.errors import EmbeddedBrokerError
 
-KAFKA_VERSION = "4.3.1"
+KAFKA_VERSION = "4.2.2"
 MIRROR_VARIABLE = "KSTREAMS_MAVEN_MIRROR"
 CACHE_VARIABLE = "KSTREAMS_CACHE"
 

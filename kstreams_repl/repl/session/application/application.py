@@ -449,11 +449,11 @@ class Application:
 
     @property
     def reports(self) -> ApplicationReport:
-        """Records, rate, lag and restore progress of each instance and task, as last reported.
+        """Records since its instances began, rate, lag and restore progress of each instance and task, as last reported.
 
         Example:
-            >>> app.reports.records
-            5
+            >>> app.reports.lag
+            0
         """
         return self._core.reports
 

@@ -46,7 +46,7 @@ def test_peer_uses_the_brokers_own_jars_where_both_need_one() -> None:
     shared = [jar for jar in peer_jars() if (jar.group, jar.artifact) in of_broker]
     own = {jar.artifact for jar in peer_jars()} - {jar.artifact for jar in shared}
     assert own == {"kafka-streams", "rocksdbjni", "avro", "protobuf-java"}
-    assert all(of_broker[jar.group, jar.artifact] == jar for jar in shared)
+    assert [jar.artifact for jar in shared if of_broker[jar.group, jar.artifact] != jar] == ["kafka-clients"]  # of Kafka Streams' version
     assert any(jar.artifact == "kafka-streams" and jar.version == "4.3.1" for jar in peer_jars())
 
 
