@@ -17,12 +17,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.host.instance.application_plan import ApplicationPlan
-from kstreams_repl.host.instance.clients import InstanceClients
 from kstreams_repl.host.instance.control.node_taps import TapBoard
 from kstreams_repl.host.instance.control.retry_orders import RetryBoard
 from kstreams_repl.host.instance.epochs.lifecycle import InstanceLifecycle, InstanceState
 from kstreams_repl.host.instance.epochs.task_pool import TaskPool
 from kstreams_repl.host.instance.failures.crash_watchdog import CrashWatchdog
+from kstreams_repl.host.instance.instance_clients import InstanceClients
 from kstreams_repl.host.instance.polling.alignment import Alignment
 from kstreams_repl.host.instance.polling.committer import Committer
 from kstreams_repl.host.instance.polling.input_bounds import InputBounds

@@ -20,13 +20,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from kstreams_repl.host.instance.application_plan import ApplicationPlan, transactional_id
-from kstreams_repl.host.instance.clients import InstanceClients
 from kstreams_repl.host.instance.failures.crash_watchdog import CrashWatchdog
 from kstreams_repl.host.instance.failures.rejected_records import RejectedRecords, producer_settings
 from kstreams_repl.host.instance.initialization.start_offsets import start_offsets
 from kstreams_repl.host.instance.initialization.store_ownership import own_stores, quietly
 from kstreams_repl.host.instance.initialization.task_activation import restoring_task, snapshotter_of, start_task
 from kstreams_repl.host.instance.instance import Instance, wall_clock
+from kstreams_repl.host.instance.instance_clients import InstanceClients
 from kstreams_repl.host.instance.state.changelog_reader import ChangelogReader, RestoreProgress
 from kstreams_repl.host.instance.state.changelog_retention import floors_of
 from kstreams_repl.host.instance.state.global_tables import GlobalTables

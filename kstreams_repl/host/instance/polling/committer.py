@@ -15,7 +15,7 @@ from typing import Any
 from kstreams_repl.engine.commit.at_least_once import commit_at_least_once
 from kstreams_repl.engine.commit.exactly_once import commit_exactly_once
 from kstreams_repl.engine.config import StreamsConfig
-from kstreams_repl.host.instance.clients import InstanceClients
+from kstreams_repl.host.instance.instance_clients import InstanceClients
 from kstreams_repl.host.instance.reports.instance_counters import InstanceCounters
 from kstreams_repl.host.instance.tasks.active_task import ActiveTask
 from kstreams_repl.host.instance.tasks.consistent_cut import cut_of

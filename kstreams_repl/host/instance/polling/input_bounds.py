@@ -16,7 +16,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 
 from kstreams_repl.engine.commit.failpoints import failpoint
-from kstreams_repl.host.instance.clients import InstanceClients
+from kstreams_repl.host.instance.instance_clients import InstanceClients
 from kstreams_repl.host.instance.tasks.active_task import ActiveTask
 from kstreams_repl.host.kafka.group_offsets import pause, positions
 from kstreams_repl.system.types import RecordBatch, TopicPartition

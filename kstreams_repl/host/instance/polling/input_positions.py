@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from kstreams_repl.host.instance.clients import InstanceClients
+from kstreams_repl.host.instance.instance_clients import InstanceClients
 from kstreams_repl.host.instance.polling.input_bounds import InputBounds
 from kstreams_repl.host.instance.tasks.active_task import ActiveTask
 from kstreams_repl.host.kafka.clients import Isolation

@@ -12,8 +12,8 @@ from confluent_kafka import TopicPartition as ClientTopicPartition
 from kstreams_repl import Topology
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.host.instance.alignment_rules import alignment_rules
-from kstreams_repl.host.instance.clients import InstanceClients
 from kstreams_repl.host.instance.instance import Instance
+from kstreams_repl.host.instance.instance_clients import InstanceClients
 from kstreams_repl.host.instance.tasks.active_task import ActiveTask
 from kstreams_repl.system.types import TopicPartition
 from kstreams_repl.table_files.instance_tables import InstanceTables
