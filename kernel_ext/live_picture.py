@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -33,6 +33,7 @@ from kstreams_repl.repl.session.topics.records import ReadRecord
 from kstreams_repl.repl.session.views.stores.store_pages import StorePages
 from kstreams_repl.repl.session.views.values.live_taps import LiveTap
 from kstreams_repl.system.errors import KStreamsError, TapUnavailableError
+from kstreams_repl.system.types import JsonMapping, JsonObject
 
 UPDATE_SECONDS = 0.4
 DETAIL_SECONDS = 2.0
@@ -41,7 +42,7 @@ BEAT_SECONDS = 0.5
 FILTER_CHARACTERS = 1_000
 CONTROLS = ("pause", "resume", "stop")
 
-START: dict[str, Any] = {
+START: JsonObject = {
     "name": "", "svg": "", "marks": {}, "flows": [], "status": "", "note": "", "busy": False, "changed": False, "planned": False,
     "outdated": False, "selected": "", "failure": "", "detail": "", "about": "", "values": "",
     "paging": {}, "history": [], "shape_history": [], "beat": 0, "detached": False, "view": summary_of(None, View()),
@@ -58,10 +59,10 @@ class LivePicture:
     """
 
     def __init__(
-        self, application: Application, send: Callable[[dict[str, Any]], None], kernel_busy: Callable[[], bool] = lambda: False
+        self, application: Application, send: Callable[[JsonObject], None], kernel_busy: Callable[[], bool] = lambda: False
     ) -> None:
         self.application = application
-        self.state: dict[str, Any] = {**START, "name": clean_text(application.name)}
+        self.state: JsonObject = {**START, "name": clean_text(application.name)}
         self._send = send
         self._open_views = OpenViews(kernel_busy)
         self._kernel_busy = kernel_busy
@@ -84,7 +85,7 @@ class LivePicture:
 
     # ---- from the front end
 
-    def receive(self, message: Mapping[str, Any]) -> None:
+    def receive(self, message: JsonMapping) -> None:
         """Handle one message of a front end; returns at once. Unknown messages are ignored."""
         action, view = message.get("do"), str(message.get("view", ""))
         if action == "alive":
@@ -188,7 +189,7 @@ class LivePicture:
         still = at_rest(whole, None if detached else "stopped")
         self.set(**self._live.state(still, self._view), status="closed", note=clean_text(f"the session is closed{goes_on}"))
 
-    def _change_view(self, message: Mapping[str, Any]) -> None:
+    def _change_view(self, message: JsonMapping) -> None:
         """Change how names, repartitioning, or a sub-topology (or ``all``, or ``none``) are drawn: in full or collapsed."""
         known = frozenset(cluster.id for cluster in self.application.picture().clusters)
         with self._writing:
@@ -323,7 +324,7 @@ class LivePicture:
             table, controls = self._pages[2].read()
             self._show(shape, detail=str(table.html()), paging=controls)
 
-    def _turn(self, message: Mapping[str, Any]) -> None:
+    def _turn(self, message: JsonMapping) -> None:
         """Show another page of the selected store's rows, or those that a filter names."""
         shape = self.state["selected"]
         with self._paging:

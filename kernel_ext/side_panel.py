@@ -32,6 +32,7 @@ from kstreams_repl.repl.session.topics.read import sizes_of_topics
 from kstreams_repl.repl.session.views.picture.failed_record import position_of
 from kstreams_repl.repl.session.views.stores.store_view import StoreView
 from kstreams_repl.system.errors import IllegalStateError, KStreamsError, UnknownApplicationError
+from kstreams_repl.system.types import JsonObject
 
 TARGET = "kstreams_repl"
 PICTURE_TARGET = "kstreams_repl.picture"
@@ -170,7 +171,7 @@ class SidePanel:
         live.refresh()
 
 
-def state_of(session: Session | None, left: Collection[LeftApplication] = ()) -> dict[str, Any]:
+def state_of(session: Session | None, left: Collection[LeftApplication] = ()) -> JsonObject:
     """Return what the panel shows, as plain values; all texts are cleaned, none is markup.
 
     Args:
@@ -186,7 +187,7 @@ def state_of(session: Session | None, left: Collection[LeftApplication] = ()) ->
     ]  # fmt: skip
     if session is None or session.closed:
         return {"session": None, "brokers": [], "topics": [], "stores": [], "applications": [], "left": others}
-    state: dict[str, Any] = {"session": one_line(repr(session)), "brokers": [], "topics": [], "problem": "", "left": others}
+    state: JsonObject = {"session": one_line(repr(session)), "brokers": [], "topics": [], "problem": "", "left": others}
     if session.started:
         try:
             state["brokers"] = [one_line(address) for address in session.bootstrap_servers.split(",")]
@@ -198,7 +199,7 @@ def state_of(session: Session | None, left: Collection[LeftApplication] = ()) ->
     return state
 
 
-def _topics(session: Session) -> list[dict[str, Any]]:
+def _topics(session: Session) -> list[JsonObject]:
     counts, own = session.admin.topics(), internal_names(session.admin)
     rows = []
     sizes = sizes_of_topics(session.admin, session.client.counter, list(counts)[:TOPICS], most=FEW_OFFSETS)
@@ -209,7 +210,7 @@ def _topics(session: Session) -> list[dict[str, Any]]:
     return rows
 
 
-def _store_row(app: Application, store: StoreView, state: dict[str, Any]) -> dict[str, Any]:
+def _store_row(app: Application, store: StoreView, state: JsonObject) -> JsonObject:
     rows = None
     try:
         rows = store.count()
@@ -218,7 +219,7 @@ def _store_row(app: Application, store: StoreView, state: dict[str, Any]) -> dic
     return {"name": one_line(store.name), "kind": store.kind, "rows": rows, "application": one_line(app.name)}
 
 
-def _application_row(app: Application) -> dict[str, Any]:
+def _application_row(app: Application) -> JsonObject:
     counts, error = app.counts, app.error
     return {
         "name": one_line(app.name),
@@ -254,7 +255,7 @@ def _record_at_failure(app: Application) -> list[list[str]]:
     return [[one_line(name), one_line(value, limit=2000)] for name, value in zip(shown.columns, row, strict=True)]
 
 
-def _cleanup_message(cleanup: Cleanup) -> dict[str, Any]:
+def _cleanup_message(cleanup: Cleanup) -> JsonObject:
     """Return what removing an application would delete."""
     table = cleanup.table()
     rows = [[one_line(cell) for cell in row] for row in table.rows]

@@ -15,6 +15,7 @@ from kernel_ext.view_heartbeat import OpenViews
 from kstreams_repl.pictures.front_end import bundle
 from kstreams_repl.pictures.markup import clean_text, element
 from kstreams_repl.pictures.table import Table
+from kstreams_repl.system.types import JsonObject
 
 UPDATE_SECONDS = 0.33
 
@@ -51,7 +52,7 @@ class TailView(anywidget.AnyWidget):
         data, metadata = view if isinstance(view, tuple) else (view, {})
         return {**data, **self._first._repr_mimebundle_()}, metadata
 
-    def receive(self, message: dict[str, Any]) -> None:
+    def receive(self, message: JsonObject) -> None:
         """Handle one message of a front end."""
         action, view = message.get("do"), str(message.get("view", ""))
         if action == "gone":

@@ -27,6 +27,7 @@ from kstreams_repl.system.errors import (
     UnknownTopicError,
     did_you_mean,
 )
+from kstreams_repl.system.types import JsonMapping
 
 FAILED, REFUSED = 1, 2
 _REFUSALS = (ConfigError, TopologyError, UnknownTopicError, DeployError, SessionFileError)
@@ -198,7 +199,7 @@ def _ended(status: int, name: str, error: KStreamsError, report: str | Path | No
     return status
 
 
-def _write(report: str | Path | None, content: Callable[[], Mapping[str, Any]]) -> None:
+def _write(report: str | Path | None, content: Callable[[], JsonMapping]) -> None:
     """Write the report in one step: a reader finds the former one or all of this one."""
     if report is None:
         return

@@ -13,16 +13,16 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from kstreams_repl.host.instance.control.control_files import read_whole
 from kstreams_repl.system.errors import IllegalStateError, KStreamsError, as_installed
 from kstreams_repl.system.files import write_atomically
 from kstreams_repl.system.processes import ProcessRecord, open_log, start_apart
+from kstreams_repl.system.types import JsonMapping
 
 RECORD = "background.json"
 LOG = "background.log"
@@ -49,8 +49,8 @@ class BackgroundDemo(ProcessRecord):
     bootstrap_servers: str = ""
     application: str = ""
     instructions: str = ""
-    verdict: Mapping[str, Any] = field(default_factory=dict)
-    failure: Mapping[str, Any] = field(default_factory=dict)
+    verdict: JsonMapping = field(default_factory=dict)
+    failure: JsonMapping = field(default_factory=dict)
 
     def write(self) -> None:
         """Replace ``background.json`` atomically; only its user can read it."""
@@ -90,7 +90,7 @@ def stop_command(directory: Path) -> str:
     return as_installed("./kstreams demo --stop" if usual else f"./kstreams demo --stop --directory {directory}")
 
 
-def start(directory: Path, request: Mapping[str, Any], *, relay: Callable[[bytes], None]) -> BackgroundDemo:
+def start(directory: Path, request: JsonMapping, *, relay: Callable[[bytes], None]) -> BackgroundDemo:
     """Start a background demo and wait until it is ready, or has ended.
 
     Args:

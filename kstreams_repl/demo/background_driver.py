@@ -21,6 +21,7 @@ from kstreams_repl.demo.background import ENDED, READY, BackgroundDemo
 from kstreams_repl.host.instance.failures.failure_report import failure_of
 from kstreams_repl.system.errors import KStreamsError
 from kstreams_repl.system.processes import ProcessMark
+from kstreams_repl.system.types import JsonObject
 
 INTERRUPTED = 130
 _PARENT_SECONDS = 0.2
@@ -44,7 +45,7 @@ class BackgroundDriver:
         threading.Thread(target=self._watch_parent, name="watch-command", daemon=True).start()
         self.record.write()
 
-    def hold(self, app: Any, verdict: dict[str, Any], instructions: str) -> None:
+    def hold(self, app: Any, verdict: JsonObject, instructions: str) -> None:
         """Report to the command that the demo is ready (it runs and its numbers are right), and wait for SIGTERM."""
         self._ready = True
         self.record = replace(
@@ -63,7 +64,7 @@ class BackgroundDriver:
                 print(f"{app.name} failed: {app.error}\nThe broker keeps running.", flush=True)
         print("stopping ...", flush=True)
 
-    def end(self, *, verdict: dict[str, Any] | None = None, error: BaseException | None = None) -> None:
+    def end(self, *, verdict: JsonObject | None = None, error: BaseException | None = None) -> None:
         """Record for the command why the demo ended before it was ready."""
         replace(
             self.record, state=ENDED, verdict=verdict or {}, failure={} if error is None else failure_of(error)
@@ -87,7 +88,7 @@ class BackgroundDriver:
             time.sleep(_PARENT_SECONDS)
 
 
-def main(request: dict[str, Any]) -> int:
+def main(request: JsonObject) -> int:
     """Run one request of `demo.main` and return the exit status."""
     from kstreams_repl.demo.main import run_request
 

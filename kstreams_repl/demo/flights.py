@@ -19,6 +19,7 @@ from kstreams_repl.demo.demo_directory import empty, refuse_running
 from kstreams_repl.demo.questions import ask_application, ask_files, mismatches
 from kstreams_repl.demo.screen import Screen
 from kstreams_repl.system.errors import IllegalStateError
+from kstreams_repl.system.types import JsonObject
 
 APPLICATION = "flights-demo"
 _PRODUCED = "produced.json"
@@ -35,7 +36,7 @@ _SHOWN = {
         FROM "delayed-flights" ORDER BY minutes DESC LIMIT 5""",
 }
 
-Hold = Callable[[Any, dict[str, Any], str], None]
+Hold = Callable[[Any, JsonObject, str], None]
 """Called with application, verdict and instructions for queries once all is right and the demo continues; returns when it is to
 end."""
 
@@ -48,7 +49,7 @@ class FlightsDemo:
         self.instances = instances
         self.show = show
 
-    def run(self, *, resume: bool, hold: Hold | None = None) -> dict[str, Any]:
+    def run(self, *, resume: bool, hold: Hold | None = None) -> JsonObject:
         """Run the steps 1 to 6 of the module's docstring; returns the verdict, which `--json` prints.
 
         Args:
@@ -136,7 +137,7 @@ class FlightsDemo:
   app = session.attach("{APPLICATION}", topology.build())
   app.sql("{topology.AIRLINE_DELAYS}")"""
 
-    def _show(self, session: Any, answers: dict[str, Any], wrong: list[str], records: int, seconds: float) -> None:
+    def _show(self, session: Any, answers: JsonObject, wrong: list[str], records: int, seconds: float) -> None:
         for title, query in _SHOWN.items():
             result = session.sql(query)
             self.show.rows(title, result.columns, result.fetchall())

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import click
 from kstreams_repl.demo import background
 from kstreams_repl.demo.screen import Screen
 from kstreams_repl.system.errors import as_installed
+from kstreams_repl.system.types import JsonMapping, JsonObject
 
 
 @click.command(help="Run a year of real departures through a topology on Spark and Kafka, and check every result.")
@@ -57,7 +57,7 @@ def main(
     if stop:
         _stop(where, as_json)
         return
-    request: dict[str, Any] = {
+    request: JsonObject = {
         "directory": str(where),
         "instances": instances,
         "resume": resume,
@@ -77,7 +77,7 @@ def main(
         raise SystemExit(1)
 
 
-def run_request(request: Mapping[str, Any], hold: Any = None) -> dict[str, Any]:
+def run_request(request: JsonMapping, hold: Any = None) -> JsonObject:
     """Run what the command line requested; returns the verdict, which ``--json`` prints."""
     show = Screen(quiet=request["quiet"], terminal=request.get("terminal"), width=request.get("width"))
     directory = Path(request["directory"])
@@ -98,7 +98,7 @@ def run_request(request: Mapping[str, Any], hold: Any = None) -> dict[str, Any]:
     return FlightsDemo(directory, request["instances"], show).run(resume=request["resume"], hold=hold)
 
 
-def _keep(where: Path, request: dict[str, Any]) -> dict[str, Any]:
+def _keep(where: Path, request: JsonObject) -> JsonObject:
     """Run the request in a background process, and show its progress."""
     quiet = request["quiet"]
     terminal = sys.stdout.isatty()

@@ -15,12 +15,13 @@ from kstreams_repl.demo.demo_directory import OWN, refuse_running
 from kstreams_repl.demo.flights import Hold
 from kstreams_repl.demo.screen import Screen
 from kstreams_repl.system.errors import KStreamsError, SerializationError
+from kstreams_repl.system.types import JsonObject
 
 APPLICATION = "own-input"
 COUNTS = "rows-per-key"
 
 
-def read_rows(file: Path, key: str | None) -> Iterator[tuple[str | None, dict[str, Any]]]:
+def read_rows(file: Path, key: str | None) -> Iterator[tuple[str | None, JsonObject]]:
     """Yield (key, row) of a CSV file (with a header line) or of JSON lines, depending on the file's name.
 
     Raises:
@@ -39,7 +40,7 @@ def read_rows(file: Path, key: str | None) -> Iterator[tuple[str | None, dict[st
         yield (None if key is None or row[key] is None else str(row[key])), row
 
 
-def _json_lines(file: Path) -> Iterator[dict[str, Any]]:
+def _json_lines(file: Path) -> Iterator[JsonObject]:
     with file.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
@@ -61,7 +62,7 @@ def _json_lines(file: Path) -> Iterator[dict[str, Any]]:
             yield row
 
 
-def _csv_rows(file: Path) -> Iterator[dict[str, Any]]:
+def _csv_rows(file: Path) -> Iterator[JsonObject]:
     import duckdb
 
     quoted = str(file).replace("'", "''")
@@ -91,7 +92,7 @@ def build(topic: str) -> Any:
 
 def run(
     file: Path, topic: str, key: str | None, *, directory: Path, instances: int, show: Screen, hold: Hold | None = None
-) -> dict[str, Any]:
+) -> JsonObject:
     """Produce the rows, count them per key on Spark, and compare with a count of the file.
 
     Args:

@@ -8,6 +8,7 @@ from kstreams_repl.pictures.arrange import Room, room_for
 from kstreams_repl.pictures.picture import Picture
 from kstreams_repl.pictures.svg import line_width, marked_rows, svg_of
 from kstreams_repl.pictures.view import View, link_rates, simplified, summary_of
+from kstreams_repl.system.types import JsonObject
 
 
 def mark_lines(picture: Picture, room: Room | None = None) -> dict[str, list[list[str]]]:
@@ -35,7 +36,7 @@ class LiveDrawing:
         self._room: Room = {}
         self._drawn: tuple[Any, ...] | None = None
 
-    def state(self, whole: Picture, view: View) -> dict[str, Any]:
+    def state(self, whole: Picture, view: View) -> JsonObject:
         """Return the changed part of the state: ``marks`` and ``flows``; ``svg`` and ``view`` if the shapes have changed."""
         picture = simplified(whole, view)
         room = self._room = room_for(picture, self._room)

@@ -16,6 +16,7 @@ from typing import Any
 
 from kstreams_repl.pictures.table import Table
 from kstreams_repl.system.errors import CallError, did_you_mean
+from kstreams_repl.system.types import JsonObject
 
 _PACKAGE = Path(__file__).parents[1]
 _FOLDERS = (_PACKAGE / "recipe_pages", _PACKAGE.parent / "docs" / "recipes")
@@ -95,12 +96,12 @@ def _question(page: str) -> str:
     return page.partition("\n")[0].removeprefix("# ")
 
 
-def _notebook(page: str) -> dict[str, Any]:
+def _notebook(page: str) -> JsonObject:
     """Return the notebook of a page (nbformat 4.5). Its links, which lead nowhere from another folder, become names."""
     text = _RECIPE_LINK.sub(r'\1 (`ks.recipes.open("\2")`)', _DOCS_LINK.sub(r"\1 (`docs/\2`)", page))
     cells = []
     for number, part in enumerate(_EXAMPLES.split(text)):  # text and examples in turn
-        kind: dict[str, Any] = {"cell_type": "markdown"}
+        kind: JsonObject = {"cell_type": "markdown"}
         if number % 2:
             part = "\n".join(example.source.rstrip("\n") for example in DocTestParser().get_examples(part))
             kind = {"cell_type": "code", "execution_count": None, "outputs": []}

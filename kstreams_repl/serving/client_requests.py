@@ -24,11 +24,12 @@ from kstreams_repl.host.query_tokens import signature
 from kstreams_repl.serving.position import Position
 from kstreams_repl.serving.read import Read, ReadOptions
 from kstreams_repl.serving.remote_errors import error_of
-from kstreams_repl.serving.rows import value_of
+from kstreams_repl.serving.rows import StoreRow, value_of
 from kstreams_repl.serving.wire import from_wire, position_from_wire
 from kstreams_repl.system.durations import as_seconds
 from kstreams_repl.system.errors import CallError, ConfigError, KStreamsError, StateStoreNotAvailableError
 from kstreams_repl.system.secrets import Secret
+from kstreams_repl.system.types import JsonMapping, JsonObject
 
 FRESH_SECONDS = 5.0
 PAUSE_SECONDS = 0.05
@@ -47,7 +48,7 @@ class RemoteResult:
         position_unknown: partitions whose position is not known: nothing was committed since their task was taken over.
     """
 
-    rows: list[dict[str, Any]]
+    rows: list[StoreRow]
     position: Position
     stale: bool = False
     lag: int = 0
@@ -70,7 +71,7 @@ class _Where:
     """What a client knows of the hosts."""
 
     read_at: float = -1e9
-    owners: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    owners: Mapping[str, JsonMapping] = field(default_factory=dict)
     serdes: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -195,7 +196,7 @@ class Events:
     def __init__(self) -> None:
         self._event: dict[str, str] = {}
 
-    def add(self, line: str) -> dict[str, Any] | None:
+    def add(self, line: str) -> JsonObject | None:
         """Return the event that a line completes."""
         if line:
             name, _, value = line.partition(": ")

@@ -15,7 +15,7 @@ from kstreams_repl.serving.local_stores import LocalStores
 from kstreams_repl.serving.position import Position
 from kstreams_repl.serving.read import LONGEST, ROWS, Read
 from kstreams_repl.serving.row_iterator import Held
-from kstreams_repl.serving.rows import pair, value_of
+from kstreams_repl.serving.rows import StoreRow, pair, value_of
 from kstreams_repl.serving.store_types import QueryableStoreType, StateStoreProvider, expect_accepted
 from kstreams_repl.system.errors import CallError, InvalidStateStoreError, StateStoreNotAvailableError
 
@@ -169,14 +169,14 @@ class RemotePart:
             values |= {row["key"]: value_of(row) for row in page.rows}
         return [values.get(key) for key in read.keys]
 
-    def _page(self, read: Read) -> tuple[list[dict[str, Any]], Read | None]:
+    def _page(self, read: Read) -> tuple[list[StoreRow], Read | None]:
         from kstreams_repl.serving.client import page_of  # its library is an extra of those who ask servers
 
         page, following = self._stores.call(lambda client: page_of(client, read, timeout=self._seconds))
         self.position = self.position.merge(page.position)
         return page.rows, following
 
-    def _rest(self, rows: list[dict[str, Any]], following: Read | None) -> Iterator[dict[str, Any]]:
+    def _rest(self, rows: list[StoreRow], following: Read | None) -> Iterator[StoreRow]:
         yield from rows
         while following is not None:
             rows, following = self._page(following)

@@ -10,6 +10,8 @@ from kstreams_repl.system.types import ValueAndTimestamp, VersionedRecord, Windo
 
 KEY_VALUE = frozenset({StoreKind.KEY_VALUE, StoreKind.LRU, StoreKind.TIMESTAMPED_KEY_VALUE})
 WINDOWS = frozenset({StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW, StoreKind.TIME_ORDERED_WINDOW})
+StoreRow = dict[str, Any]
+"""A row of a store by its columns: key, value, and timestamp, window or validity where the store has them."""
 
 
 def is_timestamped(store: StoreBuilder) -> bool:
@@ -19,7 +21,7 @@ def is_timestamped(store: StoreBuilder) -> bool:
     return store.kind in (StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMESTAMPED_WINDOW)
 
 
-def row_maker(builder: StoreBuilder) -> Callable[[Any, Any], dict[str, Any]]:
+def row_maker(builder: StoreBuilder) -> Callable[[Any, Any], StoreRow]:
     """Return the function that makes a row of (key, value): the reverse of `pair`."""
     stamped = is_timestamped(builder)
     if builder.kind is StoreKind.VERSIONED:
@@ -27,14 +29,14 @@ def row_maker(builder: StoreBuilder) -> Callable[[Any, Any], dict[str, Any]]:
     if builder.kind not in WINDOWS and builder.kind is not StoreKind.SESSION:
         return _stamped if stamped else lambda key, value: {"key": key, "value": value}
 
-    def window(key: Windowed, value: Any) -> dict[str, Any]:
+    def window(key: Windowed, value: Any) -> StoreRow:
         row = {"key": key.key, "window_start": key.start, "window_end": key.end, "value": value[0] if stamped else value}
         return {**row, "timestamp": value[1]} if stamped else row
 
     return window
 
 
-def _stamped(key: object, pair: tuple[object, int]) -> dict[str, Any]:
+def _stamped(key: object, pair: tuple[object, int]) -> StoreRow:
     return {"key": key, "value": pair[0], "timestamp": pair[1]}
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from kstreams_repl.engine.serdes import Serde
 from kstreams_repl.serving.position import Position
+from kstreams_repl.serving.rows import StoreRow
 from kstreams_repl.system.errors import CallError
 from kstreams_repl.system.types import Windowed
 
@@ -73,7 +74,7 @@ def position_from_wire(content: Mapping[str, Mapping[str, int]] | None) -> Posit
     return Position({topic: {int(part): offset for part, offset in parts.items()} for topic, parts in (content or {}).items()})
 
 
-def rows_to_wire(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def rows_to_wire(rows: list[StoreRow]) -> list[StoreRow]:
     """Return rows with `to_wire` of each value; the same rows if JSON has types for all of them.
 
     Example:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -25,6 +25,11 @@ RowLoop = Callable[[Sequence[Any], Sequence[Any], Sequence[int], Sequence[Header
 """(keys, new values, timestamps, headers, entries of the cache): forwards a table's rows, all under the context of their entries. False:
 nothing was forwarded."""
 
+
+JsonObject = dict[str, Any]
+"""An object of JSON by its fields: reports, answers, files, syntax trees."""
+JsonMapping = Mapping[str, Any]
+"""The same, only read."""
 
 # Functions of the user; keys and values are of the user's own types.
 UserFunction = Callable[..., Any]

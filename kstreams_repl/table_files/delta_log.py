@@ -12,6 +12,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, CommitProperties, Transaction, create_table_with_add_actions
 
 from kstreams_repl.engine.topology.table_files import TableFiles
+from kstreams_repl.system.types import JsonObject
 from kstreams_repl.table_files.file_system import TableDirectory
 from kstreams_repl.table_files.table_log import Added, Advance, DataFile, TableCommit, TableCommitConflictError
 
@@ -71,7 +72,7 @@ class DeltaLog:
             except FileNotFoundError:  # removed by the table's maintenance: older than its retention
                 return
             actions = [json.loads(line) for line in lines]
-            about: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+            about: JsonObject = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
             files = [action["add"] for action in actions if "add" in action]
             if "kstreams" in about:
                 rows = sum(json.loads(file["stats"])["numRecords"] for file in files)

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from kstreams_repl.engine.commit.failpoints import failpoint
 from kstreams_repl.engine.topology.table_files import TableFiles
+from kstreams_repl.system.types import JsonObject
 from kstreams_repl.table_files.file_system import STAGING, TableDirectory
 from kstreams_repl.table_files.table_log import Added, Advance, DataFile, TableCommit, TableCommitConflictError
 
@@ -30,7 +30,7 @@ class ParquetLog:
     def __init__(self, table: TableFiles) -> None:
         self.directory = TableDirectory(table.path, dict(table.storage_options))
         self._number = 0
-        self._manifest: dict[str, Any] = {"positions": {}}
+        self._manifest: JsonObject = {"positions": {}}
 
     def positions(self, writers: Sequence[str]) -> dict[str, int]:
         self.load()

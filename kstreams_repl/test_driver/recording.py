@@ -25,7 +25,7 @@ from kstreams_repl.pictures.frames import Frames
 from kstreams_repl.pictures.table import Table
 from kstreams_repl.system.errors import CallError, KStreamsError, RecordingError
 from kstreams_repl.system.files import replacing
-from kstreams_repl.system.types import Headers
+from kstreams_repl.system.types import Headers, JsonMapping
 from kstreams_repl.test_driver.driver import TopologyTestDriver
 
 FORMAT = "kstreams-recording"
@@ -304,7 +304,7 @@ def _number(plain: object, name: str, *, least: int = 0) -> int:
     return plain
 
 
-def _read_head(plain: Mapping[str, Any]) -> tuple[dict[str, int], str]:
+def _read_head(plain: JsonMapping) -> tuple[dict[str, int], str]:
     if plain.get("format") != FORMAT:
         raise ValueError("not a recording")
     if plain.get("version") != VERSION:
@@ -315,7 +315,7 @@ def _read_head(plain: Mapping[str, Any]) -> tuple[dict[str, int], str]:
     return {validate_name(name, "topic"): _number(count, "partitions", least=1) for name, count in topics.items()}, plain.get("note", "")
 
 
-def _read_record(plain: Mapping[str, Any], topics: Mapping[str, int]) -> RecordedRecord:
+def _read_record(plain: JsonMapping, topics: Mapping[str, int]) -> RecordedRecord:
     topic = plain["t"]
     if topic not in topics:
         raise ValueError(f"the first line does not list topic {str(topic)[:60]!r}")

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kstreams_repl.system.types import JsonMapping, JsonObject
+
 Value = float | int | str | None
 """None means that the window has no event, which Kafka shows as NaN."""
 
@@ -53,12 +55,12 @@ class Snapshot:
     at_ms: int
     groups: list[MetricGroup] = field(default_factory=list)
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> JsonObject:
         """Return a JSON-serializable form."""
         return {"at_ms": self.at_ms, "groups": [list(group) for group in self.groups]}
 
     @classmethod
-    def read(cls, plain: Mapping[str, Any]) -> Snapshot:
+    def read(cls, plain: JsonMapping) -> Snapshot:
         return cls(int(plain["at_ms"]), [(group, tags, values) for group, tags, values in plain["groups"]])
 
     def __iter__(self) -> Iterator[Metric]:
@@ -67,7 +69,7 @@ class Snapshot:
                 yield Metric(name, group, tags, value, self.at_ms)
 
 
-def validated(text: Any) -> dict[str, Any] | None:
+def validated(text: Any) -> JsonObject | None:
     """Return valid input of `Snapshot.read`, from JSON or decoded JSON; None if it is invalid, since it comes from a topic or a file."""
     try:
         plain = json.loads(text) if isinstance(text, str) else text

@@ -5,10 +5,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from kstreams_repl.system.errors import ConfigError
-from kstreams_repl.system.types import TopicPartition, endpoint_of
+from kstreams_repl.system.types import JsonObject, TopicPartition, endpoint_of
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -103,7 +103,7 @@ class StreamsMetadata:
         """
         return self.host_info.port
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> JsonObject:
         """Return it as JSON values.
 
         Example:
@@ -149,7 +149,7 @@ class KeyQueryMetadata:
         """
         return self.active_host.port >= 0
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> JsonObject:
         """Return it as JSON values.
 
         Example:

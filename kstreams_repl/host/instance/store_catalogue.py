@@ -20,6 +20,7 @@ from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.instance.control.control_files import read_whole, write_whole
 from kstreams_repl.host.instance.state.state_directory import control_directory
 from kstreams_repl.system.errors import ConfigError, KStreamsError, StreamsNotStartedError
+from kstreams_repl.system.types import JsonMapping, JsonObject
 
 FILE = "stores.json"
 NOTE = "note"
@@ -89,7 +90,7 @@ def write_catalogue(root: Path, application_id: str, topology: Topology | StoreC
     write_whole(path, content)
 
 
-def read_catalogue(root: Path, application_id: str) -> tuple[StoreCatalogue, dict[str, Any]]:
+def read_catalogue(root: Path, application_id: str) -> tuple[StoreCatalogue, JsonObject]:
     """Return the catalogue of an application on this host, and the settings that its stores depend on.
 
     Raises:
@@ -134,7 +135,7 @@ def _name_of(serde: Any) -> str | None:
     return None
 
 
-def _builder(plain: Mapping[str, Any]) -> StoreBuilder:
+def _builder(plain: JsonMapping) -> StoreBuilder:
     lacking = [which for which in ("key", "value") if plain[which] is None]
     options = dict(plain["options"])
     if lacking:

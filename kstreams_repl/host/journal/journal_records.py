@@ -20,6 +20,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Union, cast, g
 import orjson
 
 from kstreams_repl.system.errors import SerializationError
+from kstreams_repl.system.types import JsonMapping
 
 DesiredName = Literal["running", "paused", "stopped"]
 StopState = Literal["open", "finished", "dropped"]
@@ -324,7 +325,7 @@ class RetryOrder:
         return now_ms < self.until_ms
 
     @classmethod
-    def read(cls, content: Mapping[str, Any]) -> RetryOrder | None:
+    def read(cls, content: JsonMapping) -> RetryOrder | None:
         """Read the fields of an order; return None when they are invalid."""
         try:
             return cast(RetryOrder, _read(cls, content, cls.__name__))
@@ -363,7 +364,7 @@ class TapRequest:
         return now_ms < min(self.until_ms, self.last_ms)
 
     @classmethod
-    def read(cls, content: Mapping[str, Any]) -> TapRequest | None:
+    def read(cls, content: JsonMapping) -> TapRequest | None:
         """Read the fields of a request; return None when they are invalid."""
         try:
             return cast(TapRequest, _read(cls, content, cls.__name__))

@@ -53,6 +53,7 @@ from kstreams_repl.system.errors import (
     TaskMigratedError,
 )
 from kstreams_repl.system.forks import OwnLock
+from kstreams_repl.system.types import JsonMapping
 
 _LOST_SECONDS = 3.0  # for the running instances to commit, when others have no slot and cannot answer
 _PROGRESS_SECONDS = 5.0
@@ -441,7 +442,7 @@ class Deployment:
     # ---- called by the watchers
 
     def _ended(
-        self, run: GenerationRun, reports: Collection[Mapping[str, Any]], cause: str | None, lost: KStreamsError | None
+        self, run: GenerationRun, reports: Collection[JsonMapping], cause: str | None, lost: KStreamsError | None
     ) -> None:
         """End or restart the application after its generation has ended by itself."""
         with self._lock:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kstreams_repl.host.instance.control.channel import ControlChannel
+from kstreams_repl.system.types import JsonMapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +67,13 @@ class InstanceReport:
     restore_remaining: int = 0
     stage: str | None = None
     trouble: str | None = None
-    failure: Mapping[str, Any] | None = None
+    failure: JsonMapping | None = None
     tasks: Mapping[str, TaskReport] = field(default_factory=dict)
     place: str | None = None
     recycled: int = 0
     snapshots: Mapping[str, int] = field(default_factory=dict)
     from_snapshots: Mapping[str, int] = field(default_factory=dict)
-    calls: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    calls: Mapping[str, JsonMapping] = field(default_factory=dict)
     standbys: Mapping[str, int] = field(default_factory=dict)
     snapshot_trouble: str | None = None
     uncopied: Sequence[tuple[str, str]] = ()
@@ -122,12 +123,12 @@ def read_reports(lease: ControlChannel, generation: int) -> ApplicationReport:
     return application_report(generation, lease.reports(generation))
 
 
-def application_report(generation: int, reports: Mapping[int, Mapping[str, Any]]) -> ApplicationReport:
+def application_report(generation: int, reports: Mapping[int, JsonMapping]) -> ApplicationReport:
     """Return the reports of a generation's instances, given by slot as a control channel has them."""
     return ApplicationReport(generation, {slot: _instance(report) for slot, report in sorted(reports.items())})
 
 
-def _instance(report: Mapping[str, Any]) -> InstanceReport:
+def _instance(report: JsonMapping) -> InstanceReport:
     tasks = {
         name: TaskReport(
             name,

@@ -16,6 +16,7 @@ from typing import Any
 import duckdb
 
 from kstreams_repl.pictures.wording import counted
+from kstreams_repl.system.types import JsonObject
 
 SAMPLE = 2000
 MAX_FIELDS = 500
@@ -113,7 +114,7 @@ def _structure(database: duckdb.DuckDBPyConnection, table: str, column: str) -> 
     return json.dumps(_with_integers(structure, "HUGEINT" if row[1] else "BIGINT")), twins
 
 
-def _twins(structure: dict[str, Any]) -> dict[str, str]:
+def _twins(structure: JsonObject) -> dict[str, str]:
     """Return the names that differ only in case from an earlier one, with that one: SQL takes them for the same name."""
     first: dict[str, str] = {}
     return {name: earlier for name in structure if (earlier := first.setdefault(name.lower(), name)) != name}

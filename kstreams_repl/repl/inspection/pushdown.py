@@ -7,9 +7,11 @@ is understood leaves a column out, and only a condition on a plain column and a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
+
+from kstreams_repl.system.types import JsonMapping
 
 TOPIC_COLUMNS = frozenset({"key", "value", "partition", "offset", "timestamp", "headers", "window_start", "window_end"})
 _WHOLE_ROWS = frozenset({"STAR", "POSITIONAL_REFERENCE", "SHOW_REF", "PIVOT", "NATURAL"})
@@ -30,7 +32,7 @@ _MIRRORED = {
     "COMPARE_EQUAL": "COMPARE_EQUAL",
 }
 
-Evaluate = Callable[[Mapping[str, Any]], int | None]
+Evaluate = Callable[[JsonMapping], int | None]
 """Returns the epoch milliseconds of a constant expression, at most its value; None if they are unknown."""
 
 
@@ -60,7 +62,7 @@ class Bounds:
 UNBOUNDED = Bounds()
 
 
-def columns_needed(parsed: Mapping[str, Any]) -> frozenset[str] | None:
+def columns_needed(parsed: JsonMapping) -> frozenset[str] | None:
     """Return the topic columns that a parsed query can use; None: all. Any other name is a field of ``value``."""
     qualifiers: set[str] = set()
     for node in _nodes(parsed):
@@ -82,7 +84,7 @@ def columns_needed(parsed: Mapping[str, Any]) -> frozenset[str] | None:
     return frozenset(needed)
 
 
-def bounds_of(parsed: Mapping[str, Any], schema: str, name: str, milliseconds: Evaluate) -> dict[str, Bounds]:
+def bounds_of(parsed: JsonMapping, schema: str, name: str, milliseconds: Evaluate) -> dict[str, Bounds]:
     """Return bounds by column that every row meets which a parsed query can use of a table; {}: it can use all rows.
 
     They are those conditions, joined by AND, of the only SELECT that names the table which compare ``partition``, ``offset``, ``timestamp``
@@ -108,11 +110,11 @@ def bounds_of(parsed: Mapping[str, Any], schema: str, name: str, milliseconds: E
     return {}
 
 
-def _table(node: Mapping[str, Any]) -> tuple[str, str]:
+def _table(node: JsonMapping) -> tuple[str, str]:
     return str(node.get("schema_name") or "").lower(), str(node.get("table_name") or "").lower()
 
 
-def _joined(source: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _joined(source: JsonMapping) -> Iterator[JsonMapping]:
     """Yield the sources of a FROM clause; those of a join whose rows depend on rows that do not match count as one source."""
     plain = source.get("type") == "JOIN" and source.get("ref_type") in ("REGULAR", "CROSS") and source.get("join_type") in ("INNER", "LEFT")
     if plain and not source.get("sample"):
@@ -122,7 +124,7 @@ def _joined(source: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         yield source
 
 
-def _joined_by_and(node: Any) -> Iterator[Mapping[str, Any]]:
+def _joined_by_and(node: Any) -> Iterator[JsonMapping]:
     if node and node.get("type") == "CONJUNCTION_AND":
         for child in node["children"]:
             yield from _joined_by_and(child)
@@ -130,7 +132,7 @@ def _joined_by_and(node: Any) -> Iterator[Mapping[str, Any]]:
         yield node
 
 
-def _bounds(condition: Mapping[str, Any], qualifiers: list[list[str]], milliseconds: Evaluate) -> Iterator[tuple[str, Bounds]]:
+def _bounds(condition: JsonMapping, qualifiers: list[list[str]], milliseconds: Evaluate) -> Iterator[tuple[str, Bounds]]:
     """Yield the bounds that a condition sets to a column of a table; none if it is not a comparison with constants."""
     comparisons = []
     if condition.get("class") == "COMPARISON" and condition["type"] in _MIRRORED:
@@ -162,13 +164,13 @@ def _bounds(condition: Mapping[str, Any], qualifiers: list[list[str]], milliseco
             yield column, Bounds(low=value + beyond) if kind.startswith("COMPARE_GREATERTHAN") else Bounds(high=value - beyond)
 
 
-def _column(node: Mapping[str, Any], qualifiers: list[list[str]]) -> str | None:
+def _column(node: JsonMapping, qualifiers: list[list[str]]) -> str | None:
     names = [name.lower() for name in node.get("column_names") or ()] if node.get("class") == "COLUMN_REF" else []
     known = names and names[-1] in ("partition", "offset", "timestamp", "key") and names[:-1] in qualifiers
     return names[-1] if known else None
 
 
-def _value(column: str, node: Mapping[str, Any], milliseconds: Evaluate) -> Any:
+def _value(column: str, node: JsonMapping, milliseconds: Evaluate) -> Any:
     """Return a constant to which a column is compared, None if it is not one."""
     if column == "timestamp":
         return milliseconds(node) if _is_moment(node) else None
@@ -179,7 +181,7 @@ def _value(column: str, node: Mapping[str, Any], milliseconds: Evaluate) -> Any:
     return int(text) if text.removeprefix("-").isdecimal() else None
 
 
-def _is_moment(node: Mapping[str, Any]) -> bool:
+def _is_moment(node: JsonMapping) -> bool:
     """Return whether an expression is a constant time, or one that moves only forward: an interval before or after now."""
     if node.get("class") == "CAST":
         return _is_moment(node["child"])
@@ -198,7 +200,7 @@ def _is_moment(node: Mapping[str, Any]) -> bool:
     )
 
 
-def rows_needed(parsed: Mapping[str, Any]) -> tuple[int, int] | None:
+def rows_needed(parsed: JsonMapping) -> tuple[int, int] | None:
     """Return (rows of its result, rows of its table that meet its condition) which answer a parsed query, whichever rows they are.
 
     None: it needs all rows. Others have one table, a LIMIT, and no order, group or function outside of their condition.
@@ -227,14 +229,14 @@ def rows_needed(parsed: Mapping[str, Any]) -> tuple[int, int] | None:
     return None if counts[0] is None or counts[1] is None else (counts[0], counts[0] + counts[1])
 
 
-def _row_by_row(node: Mapping[str, Any], *, function: bool = False) -> bool:
+def _row_by_row(node: JsonMapping, *, function: bool = False) -> bool:
     """Return whether an expression has one value for each row, the same each time (a function without arguments may be random)."""
     if node["class"] == "FUNCTION":
         return bool(node.get("arguments")) and (function or bool(node.get("is_operator")))
     return node["class"] in _ROW_BY_ROW
 
 
-def _references(node: Mapping[str, Any]) -> Iterator[list[str]]:
+def _references(node: JsonMapping) -> Iterator[list[str]]:
     if node.get("class") == "COLUMN_REF":
         yield list(node.get("column_names") or ())
     for name in node.get("using_columns") or ():
@@ -253,7 +255,7 @@ def _constant(node: Any) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-def _nodes(tree: Any) -> Iterator[Mapping[str, Any]]:
+def _nodes(tree: Any) -> Iterator[JsonMapping]:
     pending = [tree]
     while pending:
         here = pending.pop()

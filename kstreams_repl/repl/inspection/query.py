@@ -26,6 +26,7 @@ from kstreams_repl.repl.inspection.result import SqlResult, explain, missing_col
 from kstreams_repl.repl.inspection.sandbox import open_sandbox, quote_identifier
 from kstreams_repl.repl.inspection.topics import FIRST_READ, TopicScan
 from kstreams_repl.system.errors import SqlError, did_you_mean
+from kstreams_repl.system.types import JsonMapping, JsonObject
 
 HINT = "one SELECT statement; see duckdb.org/docs/sql"
 ALIKE = 0.8
@@ -161,7 +162,7 @@ def _run_sql(query: str, source: TableCatalog, limits: Limits, pushed: _Pushed) 
 
 
 def _tables(
-    database: duckdb.DuckDBPyConnection, parsed: Mapping[str, Any], source: TableCatalog, limits: Limits, *, bounds: bool
+    database: duckdb.DuckDBPyConnection, parsed: JsonMapping, source: TableCatalog, limits: Limits, *, bounds: bool
 ) -> dict[tuple[str, str], Any]:
     """Return the tables that a query names, by schema and name; topics have yet to be read."""
     tables = table_names(parsed)
@@ -182,7 +183,7 @@ def _tables(
     return found
 
 
-def _milliseconds(database: duckdb.DuckDBPyConnection, moment: Mapping[str, Any]) -> int | None:
+def _milliseconds(database: duckdb.DuckDBPyConnection, moment: JsonMapping) -> int | None:
     """Return the value of a constant expression in epoch milliseconds, rounded down; None if it is not a time."""
     one = json.loads(database.execute("SELECT json_serialize_sql('SELECT 1')").fetchall()[0][0])
     one["statements"][0]["node"]["select_list"] = [moment]
@@ -232,16 +233,16 @@ def _rows_of(database: duckdb.DuckDBPyConnection, relation: duckdb.DuckDBPyRelat
         return math.inf
 
 
-def _parsed(database: duckdb.DuckDBPyConnection, query: str) -> dict[str, Any]:
+def _parsed(database: duckdb.DuckDBPyConnection, query: str) -> JsonObject:
     """Return a query as parsed by DuckDB; for an EXPLAIN the explained query."""
     inner = re.sub(r"^\s*explain(\s+analyze)?\b", "", query, flags=re.IGNORECASE)
-    parsed: dict[str, Any] = json.loads(database.execute("SELECT json_serialize_sql(?)", [inner]).fetchall()[0][0])
+    parsed: JsonObject = json.loads(database.execute("SELECT json_serialize_sql(?)", [inner]).fetchall()[0][0])
     if parsed.get("error"):
         raise SqlError(f"DuckDB cannot read this query: {parsed.get('error_message')}", hint=HINT)
     return parsed
 
 
-def table_names(parsed: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
+def table_names(parsed: JsonMapping) -> list[tuple[str, str, bool]]:
     """Return (schema or "", name, is also the name of a WITH clause) of each table in a parsed query."""
     tables: dict[tuple[str, str], None] = {}
     ctes: set[str] = set()

@@ -7,11 +7,10 @@ process, so a kernel can list them right after its restart.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -22,6 +21,7 @@ from kstreams_repl.pictures.markup import one_line
 from kstreams_repl.pictures.wording import moment
 from kstreams_repl.repl.session.application.detached.mailbox import FAILED, STOPPED, Mailbox
 from kstreams_repl.repl.session.application.life.state import ApplicationState
+from kstreams_repl.system.types import JsonMapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def driving_process(root: Path, name: str) -> int | None:
     return None
 
 
-def failure_left(root: Path, name: str) -> Mapping[str, Any] | None:
+def failure_left(root: Path, name: str) -> JsonMapping | None:
     """Return the failure of the last run from this directory, as its instance reported it; None: it did not fail."""
     folder = control_directory(root, name)
     lease = read_lease(folder)

@@ -46,7 +46,7 @@ from kstreams_repl.serving.server.routing import Router
 from kstreams_repl.serving.server.serving import host_names, listen, make_server, published_host, serve_until
 from kstreams_repl.serving.server.subscriptions import subscribe
 from kstreams_repl.system.errors import BrokerUnavailableError, KStreamsError, QueryLimitError
-from kstreams_repl.system.types import TopicPartition
+from kstreams_repl.system.types import JsonObject, TopicPartition
 
 _LOG = logging.getLogger("kstreams_repl.serving")
 _FIRST_SECONDS = 10.0
@@ -182,7 +182,7 @@ class SessionQueryServer:
         finally:
             self._sql_slots.release()
 
-    def _health(self) -> dict[str, Any]:
+    def _health(self) -> JsonObject:
         state = self.follower.state
         desired, seen = state.desired, [report.at_ms for report in state.reports.values()]
         if (here := self.stores.last_report_ms()) is not None:

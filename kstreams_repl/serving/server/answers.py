@@ -8,6 +8,7 @@ import orjson
 from starlette.responses import Response
 
 from kstreams_repl.pictures.markup import clean_text
+from kstreams_repl.serving.rows import StoreRow
 from kstreams_repl.system.errors import (
     BrokerUnavailableError,
     CallError,
@@ -21,6 +22,7 @@ from kstreams_repl.system.errors import (
     UnknownStateStoreError,
     status_in,
 )
+from kstreams_repl.system.types import JsonObject
 
 JSON = "application/json"
 ARROW = "application/vnd.apache.arrow.stream"
@@ -43,7 +45,7 @@ def encoded(content: object) -> bytes:
         return json.dumps(content, ensure_ascii=True).encode()
 
 
-def rows_answer(rows: list[dict[str, Any]], more: dict[str, Any], accept: str) -> Response:
+def rows_answer(rows: list[StoreRow], more: JsonObject, accept: str) -> Response:
     """Return rows as JSON, or as an Arrow stream whose schema metadata hold everything else.
 
     Args:

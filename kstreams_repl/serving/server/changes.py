@@ -22,13 +22,13 @@ from kstreams_repl.host.kafka.reading import READ_GROUP, positions, ranges_of, r
 from kstreams_repl.host.kafka.record_batch import columns
 from kstreams_repl.serving.wire import to_wire
 from kstreams_repl.system.errors import InvalidStateStoreError, KStreamsError
-from kstreams_repl.system.types import RecordBatch, TopicPartition
+from kstreams_repl.system.types import JsonObject, RecordBatch, TopicPartition
 
 _LOG = logging.getLogger("kstreams_repl.serving")
 _WINDOW = struct.Struct(">q")
 _SESSION = struct.Struct(">qq")
 _LONGEST = 2**63 - 1
-Change = dict[str, Any]
+Change = JsonObject
 """One change as JSON values; a value of None is a deletion."""
 Offsets = dict[int, int]
 """By partition, the next offset of the changelog."""

@@ -12,7 +12,7 @@ from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.serving.local_stores import LocalStores
 from kstreams_repl.serving.position import Position, PositionBound
 from kstreams_repl.serving.read import BEHIND, Read, rows_of, value_in
-from kstreams_repl.serving.rows import KEY_VALUE, WINDOWS, row_maker
+from kstreams_repl.serving.rows import KEY_VALUE, WINDOWS, StoreRow, row_maker
 from kstreams_repl.serving.server.limits import ServerLimits
 from kstreams_repl.serving.task_view import TaskView
 from kstreams_repl.system.errors import CallError, QueryLimitError, StateStoreNotAvailableError
@@ -43,7 +43,7 @@ class PartitionRows:
         size: bytes of their keys and values.
     """
 
-    rows: list[dict[str, Any]]
+    rows: list[StoreRow]
     position: Position
     complete: bool = True
     size: int = 0
@@ -104,9 +104,9 @@ class LocalReads:
                 status=BEHIND,
             )
 
-    def page(self, read: Read) -> tuple[list[dict[str, Any]], tuple[int, int, Any] | None]:
+    def page(self, read: Read) -> tuple[list[StoreRow], tuple[int, int, Any] | None]:
         """Return one page of rows of all partitions that are here, of any age, and where the next one begins; None if there is none."""
-        rows: list[dict[str, Any]] = []
+        rows: list[StoreRow] = []
         partitions = self._stores.expect_any(read.store, stale=True)
         for partition in partitions:
             if read.after is not None and partition < read.after[0]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kstreams_repl.pictures.markup import clean_text, element, join, style_sheet
+from kstreams_repl.system.types import JsonObject
 
 _PARAMETERS = {
     "as_of": ("integer", "Time of a versioned read, epoch ms."),
@@ -41,14 +42,14 @@ _CSS = (
 _IN_PATH = re.compile(r"\{(\w+)(?::path)?\}")
 
 
-def description(application: str, routes: Sequence[Any]) -> dict[str, Any]:
+def description(application: str, routes: Sequence[Any]) -> JsonObject:
     """Return the OpenAPI description."""
-    paths: dict[str, Any] = {}
+    paths: JsonObject = {}
     for route in routes:
         path = _plain(route.path)
         given = [_parameter(name, "path") for name in _IN_PATH.findall(route.path)]
         given += [_parameter(name, "query") for name in route.parameters]
-        operation: dict[str, Any] = {
+        operation: JsonObject = {
             "summary": route.summary,
             "parameters": given,
             "responses": {
@@ -79,12 +80,12 @@ def description(application: str, routes: Sequence[Any]) -> dict[str, Any]:
     }
 
 
-def _parameter(name: str, where: str) -> dict[str, Any]:
+def _parameter(name: str, where: str) -> JsonObject:
     kind, text = _PARAMETERS[name]
     return {"name": name, "in": where, "required": where == "path", "description": text, "schema": {"type": kind}}
 
 
-def _content(path: str) -> dict[str, Any]:
+def _content(path: str) -> JsonObject:
     if path.startswith("/subscribe") or path == "/page/changes":
         return {"text/event-stream": {}}
     if path in ("/", "/docs"):

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from starlette.responses import Response
 
@@ -27,6 +26,7 @@ from kstreams_repl.serving.server.answers import encoded
 from kstreams_repl.serving.server.parsing import refuse_unknown, truth
 from kstreams_repl.serving.server.subscriptions import event_answer
 from kstreams_repl.system.errors import CallError
+from kstreams_repl.system.types import JsonObject
 
 _SECONDS = 0.5
 _MOST_VIEWS = 32
@@ -45,12 +45,12 @@ class Page:
         self._plan = plan
         self._discovery = discovery
         self._read_picture = read_picture
-        self._made: dict[View, tuple[float, dict[str, Any]]] = {}
+        self._made: dict[View, tuple[float, JsonObject]] = {}
         self._drawings: dict[View, LiveDrawing] = {}
         self._beat = 0
         self._lock = threading.Lock()
 
-    def state(self, view: View) -> dict[str, Any]:
+    def state(self, view: View) -> JsonObject:
         """Return the state that the front end mirrors; `svg` is markup, the others are text and numbers."""
         with self._lock:
             made_at, state = self._made.get(view, (-1.0, {}))
@@ -62,7 +62,7 @@ class Page:
                 self._made[view] = (time.monotonic(), state)
             return state
 
-    def _state(self, view: View, last: dict[str, Any]) -> dict[str, Any]:
+    def _state(self, view: View, last: JsonObject) -> JsonObject:
         whole, note = self._read_picture()
         drawing = self._drawings.setdefault(view, LiveDrawing())
         self._beat += 1
@@ -98,11 +98,11 @@ def view_of(query: Mapping[str, str]) -> View:
     return View(truth(query, "names"), truth(query, "repartitions"), clusters)
 
 
-def picture_events(state: Callable[[], dict[str, Any]]) -> Response:
+def picture_events(state: Callable[[], JsonObject]) -> Response:
     """Return the changes of the picture as server-sent events."""
 
     async def events() -> AsyncIterator[bytes]:
-        sent: dict[str, Any] = {}
+        sent: JsonObject = {}
         while True:
             now = await asyncio.to_thread(state)
             changed = {name: value for name, value in now.items() if sent.get(name) != value}

@@ -23,6 +23,7 @@ from kstreams_repl.serving.server.parsing import parse_read, refuse_unknown, tru
 from kstreams_repl.serving.server.routing import Answer, Router
 from kstreams_repl.serving.wire import keys_from_wire, page_text, position_to_wire, rows_to_wire, to_wire
 from kstreams_repl.system.errors import CallError, QueryLimitError, UnknownStateStoreError, did_you_mean
+from kstreams_repl.system.types import JsonObject
 
 _MOST_KEYS = 100_000
 
@@ -47,9 +48,9 @@ class Served:
     limits: ServerLimits
     traffic: Traffic
     sql: Callable[[str, int], Any]
-    picture: Callable[[Any], dict[str, Any]]
+    picture: Callable[[Any], JsonObject]
     subscribe: Callable[..., Any]
-    health: Callable[[], dict[str, Any]]
+    health: Callable[[], JsonObject]
     metrics: Callable[[], str]
     shown: dict[str, bytes] = field(default_factory=dict)
     """Files of the page by name."""
@@ -104,7 +105,7 @@ def _forwarded(request: Request) -> bool:
 
 def _answer(asked: Read, answer: Answer, request: Request) -> Response:
     rows = rows_to_wire(answer.rows)
-    more: dict[str, Any] = {
+    more: JsonObject = {
         "position": position_to_wire(answer.position),
         "position_unknown": answer.unknown,
         "partitions": answer.partitions,

@@ -22,6 +22,7 @@ from kstreams_repl.serving.discovery import DRIVER, Discovery
 from kstreams_repl.serving.position import Position
 from kstreams_repl.serving.read import BEHIND, Read
 from kstreams_repl.serving.remote_errors import error_of
+from kstreams_repl.serving.rows import StoreRow
 from kstreams_repl.serving.server.limits import ServerLimits
 from kstreams_repl.serving.server.local_reads import LocalReads
 from kstreams_repl.serving.wire import from_wire, position_from_wire
@@ -53,7 +54,7 @@ class Answer:
         unknown: partitions whose position is not known: nothing was committed since their task was taken over.
     """
 
-    rows: list[dict[str, Any]]
+    rows: list[StoreRow]
     position: Position = field(default_factory=Position)
     next: tuple[int, int, Any] | None = None
     stale: bool = False

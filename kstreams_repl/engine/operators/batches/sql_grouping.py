@@ -14,6 +14,7 @@ from typing import Any
 
 from kstreams_repl.engine.operators.batches.sql_syntax import expression_text, items_of, parts, select_of
 from kstreams_repl.system.errors import TopologyError
+from kstreams_repl.system.types import JsonObject
 
 AT = "__at"
 """The result's column with the number of the group's latest record."""
@@ -64,7 +65,7 @@ class Grouping:
         return [number for number, merge in enumerate(self.merges) if merge is Merge.AVERAGE]
 
 
-def group(database: Any, tree: dict[str, Any], query: str, fields: Collection[str], given: Collection[str]) -> Grouping:
+def group(database: Any, tree: JsonObject, query: str, fields: Collection[str], given: Collection[str]) -> Grouping:
     """Return what a query groups by, and make it one over a batch.
 
     Args:
@@ -76,7 +77,7 @@ def group(database: Any, tree: dict[str, Any], query: str, fields: Collection[st
         TopologyError: an aggregate cannot be merged, or there is no group key.
     """
     node = select_of(tree)
-    items: list[dict[str, Any]] = node["select_list"]
+    items: list[JsonObject] = node["select_list"]
     aggregates = {name for (name,) in database.execute(_AGGREGATES).fetchall()}
     merges = tuple(_merge_of(item, aggregates, query) for item in items)
     keys, names = _keys(database, node, merges, query, {*fields, *given})
@@ -107,7 +108,7 @@ def key_name(number: int) -> str:
 _AGGREGATES = "SELECT DISTINCT function_name FROM duckdb_functions() WHERE function_type = 'aggregate'"
 
 
-def _merge_of(item: dict[str, Any], aggregates: Collection[str], query: str) -> Merge:
+def _merge_of(item: JsonObject, aggregates: Collection[str], query: str) -> Merge:
     if item.get("class") == "STAR":
         raise TopologyError(f"sql() cannot select * by group: {query}", hint="name the group keys and the aggregates")
     name = _aggregate(item, aggregates)
@@ -125,14 +126,14 @@ def _merge_of(item: dict[str, Any], aggregates: Collection[str], query: str) -> 
     return _MERGES[name]
 
 
-def _aggregate(item: dict[str, Any], aggregates: Collection[str]) -> str | None:
+def _aggregate(item: JsonObject, aggregates: Collection[str]) -> str | None:
     name = item["function_name"].lower() if item.get("class") == "FUNCTION" else ""
     return name if name in aggregates else None
 
 
 def _keys(
-    database: Any, node: dict[str, Any], merges: tuple[Merge, ...], query: str, columns: Collection[str]
-) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+    database: Any, node: JsonObject, merges: tuple[Merge, ...], query: str, columns: Collection[str]
+) -> tuple[list[JsonObject], tuple[str, ...]]:
     """Return the group keys as entries of a select list, and their names."""
     items, groups = node["select_list"], node["group_expressions"]
     if node["aggregate_handling"] == "FORCE_AGGREGATES":  # GROUP BY ALL
@@ -158,7 +159,7 @@ def _keys(
     return keys, tuple(names)
 
 
-def _rename(item: dict[str, Any], name: str) -> None:
+def _rename(item: JsonObject, name: str) -> None:
     """Replace the function of a call."""
     item["function_name"] = name
     if "qualified_name" in item:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from kstreams_repl.system.errors import TopologyError
+from kstreams_repl.system.types import JsonObject
 
 ROW = "__row"
 """The column with the number of the record in its batch."""
@@ -19,7 +20,7 @@ _REFUSED = ("modifiers", "having", "sample", "qualify")
 """Parts of the SELECT that need other records: modifiers are ORDER BY, DISTINCT and LIMIT."""
 
 
-def parsed(database: Any, query: Any) -> dict[str, Any]:
+def parsed(database: Any, query: Any) -> JsonObject:
     """Return the syntax tree of a statement that is one SELECT FROM this, without what needs other records than its own group's.
 
     Raises:
@@ -49,19 +50,19 @@ def parsed(database: Any, query: Any) -> dict[str, Any]:
     return tree
 
 
-def groups(tree: dict[str, Any]) -> bool:
+def groups(tree: JsonObject) -> bool:
     """Return whether the SELECT has a GROUP BY."""
     node = select_of(tree)
     return bool(node["group_sets"]) or node["aggregate_handling"] != "STANDARD_HANDLING"
 
 
-def select_of(tree: dict[str, Any]) -> dict[str, Any]:
+def select_of(tree: JsonObject) -> JsonObject:
     """Return the node of the SELECT."""
-    node: dict[str, Any] = tree["statements"][0]["node"]
+    node: JsonObject = tree["statements"][0]["node"]
     return node
 
 
-def columns_of(tree: dict[str, Any], given: Sequence[str]) -> tuple[frozenset[str], bool]:
+def columns_of(tree: JsonObject, given: Sequence[str]) -> tuple[frozenset[str], bool]:
     """Return the names of columns in the query, in lower case, and whether it selects all by ``*``.
 
     Args:
@@ -82,32 +83,32 @@ def columns_of(tree: dict[str, Any], given: Sequence[str]) -> tuple[frozenset[st
     return frozenset(names), bool(stars)
 
 
-def text_of(database: Any, tree: dict[str, Any]) -> str:
+def text_of(database: Any, tree: JsonObject) -> str:
     """Return the query as text."""
     ((text,),) = database.execute("SELECT json_deserialize_sql(?::JSON)", [json.dumps(tree)]).fetchall()
     return str(text)
 
 
-def items_of(database: Any, *expressions: str) -> list[dict[str, Any]]:
+def items_of(database: Any, *expressions: str) -> list[JsonObject]:
     """Return expressions as entries of a select list."""
-    items: list[dict[str, Any]] = select_of(_tree(database, f"SELECT {', '.join(expressions)}"))["select_list"]
+    items: list[JsonObject] = select_of(_tree(database, f"SELECT {', '.join(expressions)}"))["select_list"]
     return items
 
 
-def expression_text(database: object, item: dict[str, Any]) -> str:
+def expression_text(database: object, item: JsonObject) -> str:
     """Return an entry of a select list as text, without its alias."""
     tree = _tree(database, "SELECT 1")
     select_of(tree)["select_list"] = [{**item, "alias": ""}]
     return text_of(database, tree).removeprefix("SELECT ")
 
 
-def _tree(database: Any, query: str) -> dict[str, Any]:
+def _tree(database: Any, query: str) -> JsonObject:
     ((text,),) = database.execute("SELECT json_serialize_sql(?::VARCHAR)", [query]).fetchall()
-    tree: dict[str, Any] = json.loads(text)
+    tree: JsonObject = json.loads(text)
     return tree
 
 
-def parts(tree: object) -> Iterator[dict[str, Any]]:
+def parts(tree: object) -> Iterator[JsonObject]:
     """Yield every node below one, itself included."""
     if isinstance(tree, dict):
         yield tree

@@ -35,6 +35,7 @@ from kstreams_repl.engine.operators.batches.sql_syntax import (
     text_of,
 )
 from kstreams_repl.system.errors import InvalidRecordError, TopologyError
+from kstreams_repl.system.types import JsonObject
 
 P = TypeVar("P")
 T = TypeVar("T")
@@ -77,7 +78,7 @@ class BatchQuery(Generic[P]):
         tree: the syntax tree of the operator's query; items are added to its select list by `complete`.
     """
 
-    def __init__(self, operator: Any, database: Any, tree: dict[str, Any]) -> None:
+    def __init__(self, operator: Any, database: Any, tree: JsonObject) -> None:
         self.pa, self.database = arrow("sql()"), database
         self.query: str = operator.query
         self._key, self._value = operator.key, operator.value
@@ -95,7 +96,7 @@ class BatchQuery(Generic[P]):
         self.database.close()
 
     @abstractmethod
-    def complete(self, tree: dict[str, Any]) -> None:
+    def complete(self, tree: JsonObject) -> None:
         """Add what else the query returns to its select list."""
 
     @abstractmethod
@@ -213,7 +214,7 @@ class _Sql(BatchQuery[_Plan]):
             written = [None if text is None else text.encode() for text in texts]
         return BatchResult(indices, texts=lambda: written)
 
-    def complete(self, tree: dict[str, Any]) -> None:
+    def complete(self, tree: JsonObject) -> None:
         if groups(tree):
             raise TopologyError(
                 f"sql() got a GROUP BY, which makes a table, and no store for it: {self.query}",

@@ -24,6 +24,7 @@ from kstreams_repl.engine.operators.batches.stream_sql import NO_RECORDS, BatchQ
 from kstreams_repl.engine.operators.batches.stream_sql_aggregate import MergePartials
 from kstreams_repl.engine.serdes import Serde
 from kstreams_repl.system.errors import TopologyError
+from kstreams_repl.system.types import JsonObject
 
 
 @dataclass(slots=True)
@@ -107,7 +108,7 @@ class _Partials(BatchQuery[_Plan]):
         self._columns = [name.lower() for name, _ in operator.fields] or [VALUE], operator.not_declared(COORDINATES)
         super().__init__(operator, database, parsed(database, operator.query))
 
-    def complete(self, tree: dict[str, Any]) -> None:
+    def complete(self, tree: JsonObject) -> None:
         self.grouping = group(self.database, tree, self.query, *self._columns)
 
     def table(self) -> SqlTable:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kstreams_repl.system.errors import ConfigError
+from kstreams_repl.system.types import JsonMapping, JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Default:
 
     schema: Any
     json: Any
-    named: Mapping[str, Any]
+    named: JsonMapping
 
     def value(self) -> Any:
         """Return a new value."""
@@ -78,7 +79,7 @@ def with_defaults(schema: object, *, shared: bool) -> tuple[Any, bool]:
     return own, changeable
 
 
-def _named(schema: object) -> dict[str, Any]:
+def _named(schema: object) -> JsonObject:
     parts = schema if isinstance(schema, list) else [schema]
     return {name: kind for part in parts if isinstance(part, dict) for name, kind in part.get("__named_schemas", {}).items()}
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from kstreams_repl.engine.serdes.schemas.avro import parsed
 from kstreams_repl.engine.serdes.schemas.protobuf import compiled
+from kstreams_repl.system.types import JsonMapping, JsonObject
 
 _PRIMITIVES = {
     "null": pa.null(), "boolean": pa.bool_(), "int": pa.int32(), "long": pa.int64(), "float": pa.float32(), "double": pa.float64(),
@@ -59,7 +60,7 @@ def columns_of(declared: Sequence[str]) -> pa.Schema:
 # ---- Avro
 
 
-def _fields(record: Mapping[str, Any], named: dict[str, Any]) -> list[pa.Field]:
+def _fields(record: JsonMapping, named: JsonObject) -> list[pa.Field]:
     fields = []
     for field in record["fields"]:
         kind, nullable = _type(field["type"], named, field["name"])
@@ -67,7 +68,7 @@ def _fields(record: Mapping[str, Any], named: dict[str, Any]) -> list[pa.Field]:
     return fields
 
 
-def _type(schema: Any, named: dict[str, Any], path: str) -> tuple[pa.DataType, bool]:
+def _type(schema: Any, named: JsonObject, path: str) -> tuple[pa.DataType, bool]:
     """Return the type, and whether it allows null."""
     if isinstance(schema, list):
         others = [item for item in schema if item != "null"]
@@ -184,7 +185,7 @@ def _json_type(schema: object, root: object, inside: tuple[str, ...], path: str)
     return _JSON[kinds], kinds == "null"
 
 
-def _of_constants(schema: Mapping[str, Any]) -> Any:
+def _of_constants(schema: JsonMapping) -> Any:
     """Return the types of `enum` or `const`, for a schema that gives no type."""
     values = schema.get("enum", [schema["const"]] if "const" in schema else [])
     names = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}

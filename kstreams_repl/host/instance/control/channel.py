@@ -22,15 +22,16 @@ A command below the generation in force is refused. After STOP only a higher gen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from kstreams_repl.host.instance.control.node_taps import TapServer
 from kstreams_repl.host.instance.control.slot_lock import SlotLock
 from kstreams_repl.host.journal.journal_records import RetryOrder
+from kstreams_repl.system.types import JsonMapping, JsonObject
 
 ENDED = frozenset({"failed", "paused", "stopped", "superseded"})
 """States in which an instance commits no more: the last report of a slot has one of them, or its process has died."""
@@ -64,10 +65,10 @@ class ControlChannel(Protocol):
     def generation(self) -> int:
         """Return the generation of the last command from this host; 0 before the first."""
 
-    def reports(self, generation: int) -> dict[int, dict[str, Any]]:
+    def reports(self, generation: int) -> dict[int, JsonObject]:
         """Return the last report of each slot in that generation."""
 
-    def metrics(self, generation: int) -> dict[int, dict[str, Any]]:
+    def metrics(self, generation: int) -> dict[int, JsonObject]:
         """Return the last measurements of each slot in that generation (`engine.metrics.metrics_snapshot`)."""
 
     def executors(self) -> dict[int, str]:
@@ -125,14 +126,14 @@ class InstanceControl(Protocol):
     def has_reported(self, *states: str) -> bool:
         """Return whether the last report of this slot and generation has one of these states."""
 
-    def report(self, content: Mapping[str, Any], *, soon: bool = False) -> None:
+    def report(self, content: JsonMapping, *, soon: bool = False) -> None:
         """Write a report for the driver. Never fails.
 
         Args:
             soon: it may be written after this returns, or be left out if a newer one is written first: the disk is not waited for.
         """
 
-    def metrics(self, snapshot: Mapping[str, Any]) -> None:
+    def metrics(self, snapshot: JsonMapping) -> None:
         """Write the measurements (`engine.metrics.metrics_snapshot`) next to the report."""
 
     def orders(self, now_ms: int) -> Iterable[RetryOrder]:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from kstreams_repl.engine.commit.failpoints import failpoint
 from kstreams_repl.system.disk_errors import is_full
 from kstreams_repl.system.files import replacing
+from kstreams_repl.system.types import JsonMapping, JsonObject
 
 RESERVE_BYTES = 16 * 1024
 
 
-def write_whole(path: Path, content: Mapping[str, Any]) -> None:
+def write_whole(path: Path, content: JsonMapping) -> None:
     """Replace a small file atomically; a reader sees the old or the new content.
 
     Raises:
@@ -26,7 +25,7 @@ def write_whole(path: Path, content: Mapping[str, Any]) -> None:
         failpoint("F10")
 
 
-def write_if_room(path: Path, content: Mapping[str, Any]) -> bool:
+def write_if_room(path: Path, content: JsonMapping) -> bool:
     """Call `write_whole`; return False, and keep the old content, when the disk is full."""
     try:
         write_whole(path, content)
@@ -45,7 +44,7 @@ def keep_reserve(path: Path) -> None:
             reserve.write_bytes(b" " * RESERVE_BYTES)
 
 
-def write_last_word(path: Path, content: Mapping[str, Any]) -> None:
+def write_last_word(path: Path, content: JsonMapping) -> None:
     """Call `write_whole`; on a full disk the reserve becomes the file.
 
     Raises:
@@ -66,7 +65,7 @@ def write_last_word(path: Path, content: Mapping[str, Any]) -> None:
         reserve.replace(path)
 
 
-def read_whole(path: Path) -> dict[str, Any] | None:
+def read_whole(path: Path) -> JsonObject | None:
     """Return the content of a file written by `write_whole`; None when it is missing or invalid."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

@@ -21,12 +21,11 @@ import shutil
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from kstreams_repl.engine.commit.failpoints import failpoint
 from kstreams_repl.engine.metrics.metrics_snapshot import validated
@@ -45,6 +44,7 @@ from kstreams_repl.host.instance.control.slot_lock import LoopLock, SlotLock
 from kstreams_repl.host.journal.journal_records import RetryOrder
 from kstreams_repl.system.files import locked, take_lock
 from kstreams_repl.system.process_info import start_time
+from kstreams_repl.system.types import JsonMapping, JsonObject
 
 _LOG = logging.getLogger("kstreams_repl.host.instance")
 _REPORTS = ThreadPoolExecutor(1, "reports")
@@ -82,7 +82,7 @@ def read_lease(directory: Path) -> Lease | None:
         return None
 
 
-def reports_in(directory: Path, generation: int) -> dict[int, dict[str, Any]]:
+def reports_in(directory: Path, generation: int) -> dict[int, JsonObject]:
     """Return the last report of each slot in that generation."""
     found = {}
     for path in directory.glob(f"report-{generation}-*.json"):
@@ -119,10 +119,10 @@ class FileChannel:
         lease = read_lease(self.directory)
         return 0 if lease is None else lease.generation
 
-    def reports(self, generation: int) -> dict[int, dict[str, Any]]:
+    def reports(self, generation: int) -> dict[int, JsonObject]:
         return reports_in(self.directory, generation)
 
-    def metrics(self, generation: int) -> dict[int, dict[str, Any]]:
+    def metrics(self, generation: int) -> dict[int, JsonObject]:
         found = {}
         for path in self.directory.glob(f"metrics-{generation}-*.json"):
             slot, snapshot = path.stem.rpartition("-")[2], validated(read_whole(path))
@@ -170,9 +170,9 @@ class FileInstanceControl:
         self.taps = TapFiles(self._directory)
         self._orders = RetryFiles(self._directory)
         self._lease = os.path.join(directory, LEASE)
-        self._newest: deque[dict[str, Any]] = deque(maxlen=1)
+        self._newest: deque[JsonObject] = deque(maxlen=1)
         self._writing = threading.Lock()
-        self._reported: Mapping[str, Any] | None = None
+        self._reported: JsonMapping | None = None
         self._reported_at = 0.0
         self._report = self._directory / f"report-{generation}-{slot}.json"
         self._metrics = self._directory / f"metrics-{generation}-{slot}.json"
@@ -218,7 +218,7 @@ class FileInstanceControl:
         report = read_whole(self._report)
         return report is not None and report.get("state") in states
 
-    def report(self, content: Mapping[str, Any], *, soon: bool = False) -> None:
+    def report(self, content: JsonMapping, *, soon: bool = False) -> None:
         """Write the instance's report for the driver. On a full disk only a final one (failed, at rest) is written.
 
         With `soon` a thread writes it: on a busy disk a file is replaced in milliseconds, in which records would wait.
@@ -248,7 +248,7 @@ class FileInstanceControl:
             except Exception as error:  # the pool keeps the error of this call where no caller looks
                 _LOG.warning("a report was not written: %s: %s", type(error).__name__, error, exc_info=True)
 
-    def _write(self, report: dict[str, Any]) -> None:
+    def _write(self, report: JsonObject) -> None:
         with suppress(FileNotFoundError):  # the driver has removed the directory; the missing lease ends the loop
             if report.get("state") in ENDED:
                 trace = dict(report.get("failure") or {}).get("trace")
@@ -258,7 +258,7 @@ class FileInstanceControl:
             elif write_if_room(self._report, report):
                 keep_reserve(self._report)
 
-    def metrics(self, snapshot: Mapping[str, Any]) -> None:
+    def metrics(self, snapshot: JsonMapping) -> None:
         with suppress(FileNotFoundError):
             write_if_room(self._metrics, snapshot)
 

@@ -30,6 +30,7 @@ from kstreams_repl.host.instance.control.journal_taps import JournalTapServer
 from kstreams_repl.host.journal.journal_records import Claim, Failure, InstanceHeartbeat, InstanceStateName, Measured, RetryOrder
 from kstreams_repl.host.journal.journal_state import JournalState
 from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.system.types import JsonMapping, JsonObject
 
 _LOG = logging.getLogger("kstreams_repl.host.instance")
 _HEARTBEAT_SECONDS = 5.0
@@ -84,7 +85,7 @@ class JournalChannel(FileChannel):
             self._follower.refresh()
             self._cleared = dict(self._follower.state.reports)
 
-    def reports(self, generation: int) -> dict[int, dict[str, Any]]:
+    def reports(self, generation: int) -> dict[int, JsonObject]:
         if self._follower is None:
             return {}
         found = reports_of(self._follower.state, generation, self._cleared)
@@ -100,7 +101,7 @@ class JournalChannel(FileChannel):
                     found[slot] = {**found[slot], "state": Signal.RUN.value}
         return found
 
-    def metrics(self, generation: int) -> dict[int, dict[str, Any]]:
+    def metrics(self, generation: int) -> dict[int, JsonObject]:
         follower = self._follower
         measured = {} if follower is None else dict(follower.state.measured)
         read = ((slot, validated(one.snapshot)) for slot, one in measured.items() if one.generation == generation)
@@ -181,7 +182,7 @@ class JournalInstanceControl:
         """Return None: the signals of an instance on a cluster belong to the claim of one epoch."""
         return None
 
-    def report(self, content: Mapping[str, Any], *, soon: bool = False) -> None:
+    def report(self, content: JsonMapping, *, soon: bool = False) -> None:
         self._state = str(content.get("state"))
         if self._state == Signal.SUPERSEDED.value and self._follower.signal(self.generation) is not Signal.SUPERSEDED:
             return  # only this executor was declared lost; the slot's report is its successor's
@@ -194,7 +195,7 @@ class JournalInstanceControl:
         self._last = (same, now)
         self._send(content, int(time.time() * 1000))
 
-    def _send(self, content: Mapping[str, Any], at_ms: int, *, done: bool = False) -> None:
+    def _send(self, content: JsonMapping, at_ms: int, *, done: bool = False) -> None:
         origin = {"generation": self.generation, "slot": self.slot, "pid": os.getpid(), "at_ms": at_ms, "place": self._executor}
         bare = _BARE.issuperset(content)  # of an epoch without work: the stores may be on another executor
         failure = content.get("failure")
@@ -220,7 +221,7 @@ class JournalInstanceControl:
         if self._state in ENDED and self._state != Signal.PAUSE.value:
             forget(self._follower.application_id)
 
-    def metrics(self, snapshot: Mapping[str, Any]) -> None:
+    def metrics(self, snapshot: JsonMapping) -> None:
         text = json.dumps(snapshot)
         if len(text) <= _MOST_METRICS:
             self._follower.writer.send(Measured(self.generation, self.slot, text))
@@ -320,7 +321,7 @@ class JournalClaim:
         return None
 
 
-def reports_of(state: JournalState, generation: int, cleared: Mapping[int, InstanceHeartbeat] = _NONE) -> dict[int, dict[str, Any]]:
+def reports_of(state: JournalState, generation: int, cleared: Mapping[int, InstanceHeartbeat] = _NONE) -> dict[int, JsonObject]:
     """Return the last report of each slot in a generation, but for those that were cleared."""
     return {
         slot: content_of(report)
@@ -329,7 +330,7 @@ def reports_of(state: JournalState, generation: int, cleared: Mapping[int, Insta
     }
 
 
-def content_of(report: InstanceHeartbeat) -> dict[str, Any]:
+def content_of(report: InstanceHeartbeat) -> JsonObject:
     """Return a report of the journal in the form of one in a file."""
     try:
         figures = json.loads(report.figures or "{}")
@@ -347,7 +348,7 @@ def content_of(report: InstanceHeartbeat) -> dict[str, Any]:
     }
 
 
-def _figures(content: Mapping[str, Any]) -> str:
+def _figures(content: JsonMapping) -> str:
     """Return a report as JSON that fits into a journal record: long texts without their middle, then without tasks."""
     text = json.dumps(content, default=str)
     if len(text) > _MOST_FIGURES:

@@ -27,7 +27,7 @@ from kstreams_repl.host.kafka.admin import Admin
 from kstreams_repl.host.kafka.clients import ClientSettings
 from kstreams_repl.host.kafka.internal_topics import journal_topic_name
 from kstreams_repl.system.errors import KStreamsError
-from kstreams_repl.system.types import TopicPartition
+from kstreams_repl.system.types import JsonMapping, JsonObject, TopicPartition
 
 _LOG = logging.getLogger("kstreams_repl.host.instance")
 BYTES_PER_SECOND = 256 * 1024
@@ -67,7 +67,7 @@ class JournalTapClient:
         if key is not None:
             self._writer.remove(key)
 
-    def seen(self, generation: int, tap: str) -> list[dict[str, Any]]:
+    def seen(self, generation: int, tap: str) -> list[JsonObject]:
         """Return the parts that arrived since the last call."""
         try:
             self._reader.poll()
@@ -138,7 +138,7 @@ class JournalTapServer:
         self._leases = leases
         return {name: lease.request for name, lease in leases.items() if not lease.removed}
 
-    def show(self, generation: int, slot: int, content: Mapping[str, Any] | None) -> bool:
+    def show(self, generation: int, slot: int, content: JsonMapping | None) -> bool:
         now, last = self._clock(), self._shown_at
         if content is None:
             if last is not None:
@@ -151,7 +151,7 @@ class JournalTapServer:
         self._shown_at = now
         if self._room <= 0:  # a large row took the share of the next seconds
             return False
-        taps: Mapping[str, Mapping[str, Any]] = content["taps"]
+        taps: Mapping[str, JsonMapping] = content["taps"]
         parts = {name: {**tap, "rows": self._new_rows(name, tap["rows"], self._room / len(taps))} for name, tap in taps.items()}
         self._sent = {name: self._sent.get(name, 0) for name in taps}
         values = json.dumps({"began": content["began"], "taps": parts})
@@ -187,7 +187,7 @@ def _cut(row: list[Any]) -> tuple[list[Any], int]:
     return row, len(json.dumps(row))
 
 
-def _part_of(record: TappedValues, tap: str) -> dict[str, Any] | None:
+def _part_of(record: TappedValues, tap: str) -> JsonObject | None:
     """Return what a record shows of a tap; None: nothing, or not in the form in which an instance writes it."""
     try:
         content = json.loads(record.values)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -22,7 +22,7 @@ from kstreams_repl.host.instance.control.control_files import read_whole, write_
 from kstreams_repl.host.instance.control.json_safe import shown
 from kstreams_repl.host.instance.control.request_files import RequestFiles
 from kstreams_repl.host.journal.journal_records import TapRequest
-from kstreams_repl.system.types import TaskId, header_text
+from kstreams_repl.system.types import JsonMapping, JsonObject, TaskId, header_text
 
 LEASE_SECONDS = 5.0
 """A tap that its client does not renew for this long expires."""
@@ -47,7 +47,7 @@ class TapClient(Protocol):
     def drop(self, request_id: str) -> None:
         """Remove a request."""
 
-    def seen(self, generation: int, tap: str) -> list[dict[str, Any]]:
+    def seen(self, generation: int, tap: str) -> list[JsonObject]:
         """Return what each instance shows of one tap: ``slot``, ``began`` (a new value restarts the count), ``count`` and ``rows``,
         which are numbered. Rows of an earlier call may be among them, in several parts of one slot, each newer than the one before.
         """
@@ -66,7 +66,7 @@ class TapServer(Protocol):
     def wanted(self, now_ms: int) -> dict[str, TapRequest]:
         """Return the requests in force by id; remove the others."""
 
-    def show(self, generation: int, slot: int, content: Mapping[str, Any] | None) -> bool:
+    def show(self, generation: int, slot: int, content: JsonMapping | None) -> bool:
         """Show the values observed by an instance; None: it has no taps any more.
 
         Returns:
@@ -84,7 +84,7 @@ class TapFiles(RequestFiles[TapRequest]):
     def __init__(self, directory: Path) -> None:
         super().__init__(directory, _FOLDER, TapRequest.read)
 
-    def seen(self, generation: int, tap: str) -> list[dict[str, Any]]:
+    def seen(self, generation: int, tap: str) -> list[JsonObject]:
         found = []
         for path in self.directory.glob(f"tapped-{generation}-*.json"):
             content = read_whole(path)
@@ -93,7 +93,7 @@ class TapFiles(RequestFiles[TapRequest]):
                 found.append({"slot": content["slot"], "began": content.get("began"), **mine})
         return sorted(found, key=lambda item: item["slot"])
 
-    def show(self, generation: int, slot: int, content: Mapping[str, Any] | None) -> bool:
+    def show(self, generation: int, slot: int, content: JsonMapping | None) -> bool:
         path = self.directory / f"tapped-{generation}-{slot}.json"
         with suppress(FileNotFoundError):  # the driver has removed the directory
             if content is None:
@@ -130,7 +130,7 @@ class _Tap:
         texts = [(name, header_text(data)) for name, data in headers or ()]
         self.kept.append([self.count, task, shown(key), shown(value), timestamp, shown(texts)])
 
-    def show(self) -> dict[str, Any]:
+    def show(self) -> JsonObject:
         """Return the tap's content, bounded in bytes: the oldest rows are dropped first."""
         rows: list[list[Any]] = []
         size = 0

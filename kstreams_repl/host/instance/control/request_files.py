@@ -7,13 +7,14 @@ damaged or expired one removes it; without a request the cost is one `stat`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from kstreams_repl.host.instance.control.control_files import read_whole, write_whole
+from kstreams_repl.system.types import JsonMapping
 
 
 class Request(Protocol):
@@ -41,7 +42,7 @@ class RequestFiles(Generic[R]):
         parse: makes a request of a file's content; None: it is invalid.
     """
 
-    def __init__(self, directory: Path, folder: str, parse: Callable[[Mapping[str, Any]], R | None]) -> None:
+    def __init__(self, directory: Path, folder: str, parse: Callable[[JsonMapping], R | None]) -> None:
         self.directory = directory
         self._folder = directory / folder
         self._parse = parse

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import linecache
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from types import FrameType
-from typing import Any
 
 from kstreams_repl.engine.runtime.compiler.loop_codegen import node_in_loop
 from kstreams_repl.engine.topology.user_lines import UserLine, is_users
+from kstreams_repl.system.types import JsonMapping, JsonObject
 
 DIED = "died while processing"
 _FRAME = re.compile(r'^\s+File "(.*)", line (\d+) in (.*)$')
@@ -58,12 +58,12 @@ class WorkerCrash:
         mine, others, unknown = asdict(self), asdict(other), asdict(WorkerCrash())
         return replace(self, **{name: others[name] for name, value in mine.items() if value == unknown[name]})
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> JsonObject:
         """Return the fields as a dict for JSON."""
         return asdict(self)
 
     @classmethod
-    def read(cls, plain: Mapping[str, Any]) -> WorkerCrash:
+    def read(cls, plain: JsonMapping) -> WorkerCrash:
         """Create a death from the dict of `plain`."""
         return cls(**{field.name: plain[field.name] for field in fields(cls)})
 

@@ -27,7 +27,6 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -39,6 +38,7 @@ from kstreams_repl.host.instance.polling.background_threads import PeriodicThrea
 from kstreams_repl.host.instance.state.state_directory import tasks_folder
 from kstreams_repl.system.errors import WorkerDiedError
 from kstreams_repl.system.process_info import start_time
+from kstreams_repl.system.types import JsonMapping
 
 _LOG = logging.getLogger("kstreams_repl.host.instance")
 WATCHDOG_THREAD = PeriodicThread("watchdog")
@@ -194,7 +194,7 @@ class CrashWatchdog(CarefulPeriod):
         text = b"" if death is None else json.dumps(death.plain()).encode()
         self.write((text if len(text) < _LOCATION_BYTES else b"").ljust(_LOCATION_BYTES), _LOCATION_AT)
 
-    def _is_mine(self, history: Mapping[str, Any]) -> bool:
+    def _is_mine(self, history: JsonMapping) -> bool:
         return history.get("pid") == self._me["pid"] and history.get("start") == self._me["start"]
 
     def _read(self) -> list[WorkerCrash]:

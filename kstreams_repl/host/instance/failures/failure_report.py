@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from kstreams_repl.system.errors import KStreamsError
+from kstreams_repl.system.types import JsonObject
 
 
-def failure_of(error: BaseException) -> dict[str, Any]:
+def failure_of(error: BaseException) -> JsonObject:
     """Return an error as a report carries it: class, text, the user's line and coordinates, all as plain values."""
     import traceback
 
-    fields: dict[str, Any] = {}
+    fields: JsonObject = {}
     if isinstance(error, KStreamsError):
         fields = {name: _plain(value) for name, value in error.fields.items()}
     return {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from kstreams_repl.engine.calls.node_caller import NodeCaller
 from kstreams_repl.engine.metrics.catalogue import ASYNC, NODE_ID
@@ -11,13 +10,14 @@ from kstreams_repl.engine.metrics.counters import Reader, Steps
 from kstreams_repl.engine.metrics.metrics_registry import Registry
 from kstreams_repl.engine.metrics.sensors import record, scaled
 from kstreams_repl.host.instance.instance import Instance
+from kstreams_repl.system.types import JsonObject
 
 _MS = 1000.0
 
 
-def call_figures(instance: Instance) -> dict[str, dict[str, Any]]:
+def call_figures(instance: Instance) -> dict[str, JsonObject]:
     """Return for each asynchronous node what its calls do now; empty without such nodes."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, JsonObject] = {}
     for task in instance.tasks:
         calls = task.task.calls
         for node in () if calls is None else calls.nodes:
@@ -45,7 +45,7 @@ class CallMetrics:
 
     def __init__(self, registry: Registry, tags: Mapping[str, str]) -> None:
         self._registry, self._tags = registry, tags
-        self._figures: dict[str, dict[str, Any]] = {}
+        self._figures: dict[str, JsonObject] = {}
         self._callers: dict[str, NodeCaller] = {}
         self._feeds: dict[str, list[Callable[[int], None]]] = {}
 

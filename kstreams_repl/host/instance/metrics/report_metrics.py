@@ -11,7 +11,7 @@ from kstreams_repl.engine.runtime.nodes.node_counts import NodeCounts, added
 from kstreams_repl.host.instance.initialization.task_activation import counts_before
 from kstreams_repl.host.instance.instance import Instance
 from kstreams_repl.host.instance.metrics.slow_tasks import SlowTasks
-from kstreams_repl.system.types import TopicPartition
+from kstreams_repl.system.types import JsonObject, TopicPartition
 
 _LEAST_SECONDS = 0.5
 """Shortest period of a rate: over less, it would fluctuate."""
@@ -30,7 +30,7 @@ class ReportMetrics:
         """Start with a running instance; one kept between epochs has counts already."""
         self._at, self._counts = time.monotonic(), _counts_of(instance, _node_counts(instance))
 
-    def of(self, instance: Instance, *, nodes: bool) -> dict[str, Any]:
+    def of(self, instance: Instance, *, nodes: bool) -> JsonObject:
         """Return the report.
 
         Args:
@@ -107,13 +107,13 @@ def _plain(counts: NodeCounts, rates: Mapping[str, float]) -> dict[str, list[Any
     }
 
 
-def _restoring(offsets: Mapping[TopicPartition, int]) -> dict[str, Any]:
+def _restoring(offsets: Mapping[TopicPartition, int]) -> JsonObject:
     """Return the report of a task that does not run yet; its lag is unknown."""
     committed = {str(partition): offset for partition, offset in offsets.items()}
     return {"records": 0, "rate": 0.0, "lag": -1, "buffered": 0, "stream_time": -1, "dropped": {}, "committed": committed}
 
 
-def _calls(instance: Instance) -> dict[str, Any]:
+def _calls(instance: Instance) -> JsonObject:
     if instance.calls is None:
         return {}
     from kstreams_repl.host.instance.metrics.call_metrics import call_figures  # brings asyncio

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from kstreams_repl.host.instance.tasks.active_task import ActiveTask
-from kstreams_repl.system.types import TaskId
+from kstreams_repl.system.types import JsonMapping, TaskId
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class EpochResult:
     slot: int
     state: str
     tasks: Mapping[str, TaskResult] = field(default_factory=dict)
-    failure: Mapping[str, Any] | None = None
+    failure: JsonMapping | None = None
     warm: bool = False
     seconds: float = 0.0
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
 
 from kstreams_repl.host.instance.application_plan import ApplicationPlan
 from kstreams_repl.host.instance.control.channel import InstanceControl
@@ -16,6 +15,7 @@ from kstreams_repl.host.instance.polling.background_threads import CLEANUP_THREA
 from kstreams_repl.host.instance.reports.epoch_result import EpochResult, TaskResult, TaskWork
 from kstreams_repl.host.instance.state.changelog_reader import RestoreProgress
 from kstreams_repl.host.instance.state.state_cleanup import clean_application
+from kstreams_repl.system.types import JsonMapping, JsonObject
 
 _CLEANUP_LEAST_SECONDS = 1.0
 _AT_REST_SECONDS = 5.0
@@ -108,7 +108,7 @@ class SlotReporter:
 
     # ---- reports
 
-    def figures(self, instance: Instance | None, *, nodes: bool = False) -> dict[str, Any]:
+    def figures(self, instance: Instance | None, *, nodes: bool = False) -> JsonObject:
         """Return the figures of an instance for a report; empty without one."""
         return {} if instance is None else self._figures.of(instance, nodes=nodes)
 
@@ -116,7 +116,7 @@ class SlotReporter:
         """Enter a state and report it with the instance's figures."""
         self.write(state, {"trouble": self.error, **self.figures(instance, nodes=state is RunnerState.RUNNING)})
 
-    def write(self, state: RunnerState, content: Mapping[str, Any], why: str = "", *, soon: bool = False) -> None:
+    def write(self, state: RunnerState, content: JsonMapping, why: str = "", *, soon: bool = False) -> None:
         """Enter a state and report it with this content, with `soon` without waiting for the disk."""
         self._life.enter(state, why)
         self._control.report({"state": state.value, **content}, soon=soon)
@@ -181,7 +181,7 @@ class SlotReporter:
         self._began, instance.warm = time.monotonic(), True
         return result
 
-    def result(self, state: RunnerState, *, failure: dict[str, Any] | None = None, warm: bool = False) -> EpochResult:
+    def result(self, state: RunnerState, *, failure: JsonObject | None = None, warm: bool = False) -> EpochResult:
         """Return the result of this epoch."""
         return EpochResult(self._slot, state.value, self._work.by_task(), failure, warm, time.monotonic() - self._began)
 

@@ -27,7 +27,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from kstreams_repl.host.kafka.embedded import supervisor
 from kstreams_repl.host.kafka.embedded.jars import LockedJar, Progress, ensure_jars
@@ -37,6 +36,7 @@ from kstreams_repl.system.disk_errors import free_bytes, is_full, room
 from kstreams_repl.system.errors import EmbeddedBrokerError
 from kstreams_repl.system.forks import forked_error, when_forked
 from kstreams_repl.system.java import JavaRuntime, find_java
+from kstreams_repl.system.types import JsonObject
 
 START_SECONDS = 60.0
 STOP_SECONDS = supervisor.GRACE_SECONDS + 5
@@ -353,7 +353,7 @@ class SupervisedJvm:
     ) -> None:
         pipe_read, pipe_write = os.pipe()
         ready_read, ready_write = os.pipe()
-        plan: dict[str, Any] = {
+        plan: JsonObject = {
             "command": command,
             "directory": str(directory.path),
             "output": str(directory.jvm_output_path),

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import re
 import traceback
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from kstreams_repl.system import errors
 from kstreams_repl.system.disk_errors import free_bytes, is_full, room
 from kstreams_repl.system.errors import ApplicationFailedError, DeployError, KStreamsError, StateStoreError, TaskMigratedError
+from kstreams_repl.system.types import JsonMapping
 
 _RAISED = re.compile(r"^\s*((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt)): ?(.*)$")
 _NO_CLASS = re.compile(r"(?:NoClassDefFoundError|ClassNotFoundException): ([\w./$]+)")
@@ -20,7 +20,7 @@ _UNEXPECTED = "no committed data are lost; session.logs() has the logs of Spark 
 _NO_MODULE = re.compile(r"No module named '?([\w.]+)'?")
 
 
-def error_from(failure: Mapping[str, Any]) -> KStreamsError:
+def error_from(failure: JsonMapping) -> KStreamsError:
     """Return the typed error that the worker raised, with its fields; its traceback is in ``worker_trace``."""
     kind = getattr(errors, str(failure.get("error")), None)
     if not (isinstance(kind, type) and issubclass(kind, KStreamsError)):
@@ -83,14 +83,14 @@ def disk_errors(where: Path) -> Iterator[None]:
         ) from error
 
 
-def has_failed(reports: Collection[Mapping[str, Any]]) -> bool:
+def has_failed(reports: Collection[JsonMapping]) -> bool:
     """Return whether an instance has failed or was replaced by one of another session, according to the reports."""
     return any(report.get("state") in ("failed", "superseded") for report in reports)
 
 
 def error_of_end(
     application_id: str,
-    reports: Collection[Mapping[str, Any]],
+    reports: Collection[JsonMapping],
     cause: str | None,
     state: Path,
     python: str,

@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from itertools import count
-from typing import Any, Protocol
+from typing import Protocol
 
 from kstreams_repl.host.spark.epochs.generation_run import GenerationRun
 from kstreams_repl.host.spark.failures.failure_translation import failure_from, has_failed
 from kstreams_repl.host.spark.failures.missing_executors import MissingExecutors
 from kstreams_repl.system.errors import KStreamsError
+from kstreams_repl.system.types import JsonMapping
 
 _CHECK_SECONDS, _CHECKS_PER_CALL = 0.2, 5
 
@@ -21,7 +22,7 @@ class OnEnd(Protocol):
     """Called once, in the watcher's thread, when a generation has ended by itself."""
 
     def __call__(
-        self, run: GenerationRun, reports: Collection[Mapping[str, Any]], cause: str | None, lost: KStreamsError | None
+        self, run: GenerationRun, reports: Collection[JsonMapping], cause: str | None, lost: KStreamsError | None
     ) -> None:
         """Args:
         reports: the last reports of the instances.

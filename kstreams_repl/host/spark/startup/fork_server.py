@@ -22,9 +22,10 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import IO, Any, NoReturn
+from typing import IO, NoReturn
 
 from kstreams_repl.system.process_info import EXECUTOR_VARIABLE
+from kstreams_repl.system.types import JsonMapping, JsonObject
 
 DAEMON_MODULE = "kstreams_repl.host.spark.startup.daemon"
 """The module of the daemons, which calls `serve` if it is started without arguments."""
@@ -55,7 +56,7 @@ def forking(environment: Mapping[str, str], log: IO[bytes]) -> Iterator[tuple[in
         os.close(held)
 
 
-def _start() -> dict[str, Any]:
+def _start() -> JsonObject:
     """Return how this process was started, by which a server recognises the processes that would import the same modules."""
     spark = os.environ.get("SPARK_HOME", "/nowhere") + os.sep
     return {
@@ -129,7 +130,7 @@ def serve(import_modules: Callable[[], None]) -> None:
                 return
 
 
-def _fork(connection: socket.socket, own: Mapping[str, Any]) -> bool:
+def _fork(connection: socket.socket, own: JsonMapping) -> bool:
     """Fork a daemon for the stand-in at the other end; return whether this process is the fork."""
     connection.settimeout(_SECONDS)
     header, streams, _, _ = socket.recv_fds(connection, _HEADER_BYTES, len(_STREAMS))
@@ -147,7 +148,7 @@ def _fork(connection: socket.socket, own: Mapping[str, Any]) -> bool:
             os.close(stream)
 
 
-def _take_over(connection: socket.socket, streams: list[int], request: Mapping[str, Any]) -> None:
+def _take_over(connection: socket.socket, streams: list[int], request: JsonMapping) -> None:
     """Make a fork of the server the daemon of a stand-in."""
     connection.sendall(os.getpid().to_bytes(_HEADER_BYTES, "big"))
     for own, given in zip(_STREAMS, streams, strict=True):

@@ -22,6 +22,7 @@ from kstreams_repl.pictures.table import Table
 from kstreams_repl.repl.session.application.starting.journal_lookup import journal_of
 from kstreams_repl.repl.session.cluster_client import ClusterClient
 from kstreams_repl.repl.session.views.counts.record_counts import LATE, input_sources
+from kstreams_repl.system.types import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +92,7 @@ class BatchReport(Frames):
         """
         return all(part.start == part.end for part in self.partitions)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> JsonObject:
         """Return it as plain values.
 
         Example:

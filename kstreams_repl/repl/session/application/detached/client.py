@@ -39,6 +39,7 @@ from kstreams_repl.repl.session.application.detached.mailbox import FAILED, STAR
 from kstreams_repl.system.errors import ConfigError, DetachedApplicationError, KStreamsError
 from kstreams_repl.system.processes import last_lines, let_go, open_log, start_apart
 from kstreams_repl.system.secrets import to_plain
+from kstreams_repl.system.types import JsonObject
 
 DRIVER = "kstreams_repl.repl.session.application.detached.driver"
 _POLL_SECONDS = 0.02
@@ -298,7 +299,7 @@ class DetachedDeployment:
                 )
             time.sleep(_POLL_SECONDS)
 
-    def _request(self) -> dict[str, Any]:
+    def _request(self) -> JsonObject:
         """Return the request to the process: strings and numbers only, without the topology.
 
         Raises:
@@ -306,7 +307,7 @@ class DetachedDeployment:
         """
         plain = {name: to_plain(value) for name, value in self.config.client.items()}
         plain |= {name: self.config[name] for name in (SNAPSHOT_DIR,) if self.config.has_password(name)}
-        request: dict[str, Any] = {
+        request: JsonObject = {
             "application": self.application_id,
             "root": str(state_root(self.config)),
             "session": str(self._session),

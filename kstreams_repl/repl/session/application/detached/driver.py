@@ -37,6 +37,7 @@ from kstreams_repl.repl.session.spark_host import SparkHost
 from kstreams_repl.system.errors import DeployError, DetachedApplicationError, KStreamsError, SessionFileError, TaskMigratedError
 from kstreams_repl.system.processes import ProcessMark
 from kstreams_repl.system.secrets import from_plain
+from kstreams_repl.system.types import JsonMapping, JsonObject
 
 _POLL_SECONDS = 0.02
 _OTHERS = 3
@@ -46,7 +47,7 @@ _OTHERS = 3
 class DetachedDriver:
     """One application and its deployment, from the request that started this process to its end."""
 
-    def __init__(self, request: dict[str, Any], mailbox: Mailbox) -> None:
+    def __init__(self, request: JsonObject, mailbox: Mailbox) -> None:
         own = ProcessMark.own()
         self._own = own
         self._mailbox = mailbox
@@ -64,7 +65,7 @@ class DetachedDriver:
         )
         self._modules = UserModules()
         self._failed: BaseException | None = None
-        self._failure: Mapping[str, Any] = {}
+        self._failure: JsonMapping = {}
         self._reported_error: BaseException | None = None
 
     def run(self) -> int:
@@ -99,7 +100,7 @@ class DetachedDriver:
             self._report()
             wanted = self._mailbox.desired(self._record)
             if wanted is not None:
-                refused: Mapping[str, Any] = {}
+                refused: JsonMapping = {}
                 try:
                     self._follow(wanted)
                 except Exception as error:  # the client raises it
@@ -179,7 +180,7 @@ def _settings(plain: Mapping[str, Any]) -> dict[str, Any]:
     return {name: from_plain(value) for name, value in plain.items()}
 
 
-def _failure_of(error: BaseException | None) -> Mapping[str, Any]:
+def _failure_of(error: BaseException | None) -> JsonMapping:
     """Return an error as stored in a file, with the user's source line and the worker's trace if there is one."""
     if error is None:
         return {}

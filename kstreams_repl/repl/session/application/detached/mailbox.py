@@ -18,17 +18,18 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from kstreams_repl.host.instance.control.control_files import read_whole
 from kstreams_repl.host.instance.state.state_directory import control_directory
 from kstreams_repl.system.errors import DetachedApplicationError
 from kstreams_repl.system.files import locked, take_lock, write_atomically
 from kstreams_repl.system.processes import ProcessRecord
+from kstreams_repl.system.types import JsonMapping
 
 STARTING, STOPPED, FAILED = "starting", "stopped", "failed"
 ANSWER_SECONDS = 120.0
@@ -60,10 +61,10 @@ class DriverRecord(ProcessRecord):
     version: int = 0
     session: str = ""
     bootstrap_servers: str = ""
-    failure: Mapping[str, Any] = field(default_factory=dict)
+    failure: JsonMapping = field(default_factory=dict)
     restarts: Sequence[str] = ()
     observed: str = ""
-    refused: Mapping[str, Any] = field(default_factory=dict)
+    refused: JsonMapping = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +143,7 @@ class Mailbox:
 
     def change(
         self, driver: DriverRecord, state: str = "", *, version: int = 0, hash: str = "", emptied: Sequence[str] = ()
-    ) -> Mapping[str, Any]:
+    ) -> JsonMapping:
         """Write a desired change and wait until the driver process has carried it out.
 
         Returns:
@@ -159,7 +160,7 @@ class Mailbox:
             finally:
                 self._desired.unlink(missing_ok=True)
 
-    def _await_change(self, driver: DriverRecord, wanted: DesiredChange) -> Mapping[str, Any]:
+    def _await_change(self, driver: DriverRecord, wanted: DesiredChange) -> JsonMapping:
         deadline = time.monotonic() + ANSWER_SECONDS
         while True:
             alive = driver.is_alive  # read before the record: a process may carry it out and then end

@@ -32,7 +32,7 @@ from kstreams_repl.repl.session.application.starting.deploy_preview import check
 from kstreams_repl.repl.session.application.starting.journal_lookup import journal_of
 from kstreams_repl.repl.session.cluster_client import ClusterClient
 from kstreams_repl.system.errors import CallError, IllegalStateError
-from kstreams_repl.system.types import TopicPartition
+from kstreams_repl.system.types import JsonObject, TopicPartition
 from kstreams_repl.test_driver.recording import RecordedRecord, Recording
 
 
@@ -145,8 +145,8 @@ def _read(settings: ClientSettings, ranges: tuple[OffsetRange, ...], topic: str,
     return sorted((r for r in last.values() if r.value is not None), key=lambda record: (record.partition, record.offset))
 
 
-def _by_topic(found: Mapping[TopicPartition, OffsetAndMetadata], part: Callable[[OffsetAndMetadata], Any]) -> dict[str, dict[str, Any]]:
-    by: dict[str, dict[str, Any]] = {}
+def _by_topic(found: Mapping[TopicPartition, OffsetAndMetadata], part: Callable[[OffsetAndMetadata], Any]) -> dict[str, JsonObject]:
+    by: dict[str, JsonObject] = {}
     for at, offset in found.items():
         by.setdefault(at.topic, {})[str(at.partition)] = part(offset)
     return by

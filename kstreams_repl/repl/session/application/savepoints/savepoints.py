@@ -26,6 +26,7 @@ from kstreams_repl.host.kafka.exact_metadata import OffsetAndMetadata
 from kstreams_repl.pictures.table import Table
 from kstreams_repl.pictures.wording import moment
 from kstreams_repl.system.errors import RecordingError, did_you_mean
+from kstreams_repl.system.types import JsonMapping
 
 FORMAT, VERSION = "kstreams-savepoint", 1
 FOLDER = "savepoints"
@@ -53,7 +54,7 @@ class Savepoint:
     application: str
     at: float
     path: Path
-    stores: Mapping[str, Mapping[str, Any]]
+    stores: Mapping[str, JsonMapping]
     offsets: Offsets
     internal: Mapping[str, Mapping[int, str]]
     topic_ids: Mapping[str, str]
