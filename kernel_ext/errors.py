@@ -17,8 +17,9 @@ from kernel_ext.workspace import Workspace
 from kstreams_repl.engine.topology.user_lines import is_users
 from kstreams_repl.pictures.markup import clean_text, one_line
 from kstreams_repl.repl.session import Application
-from kstreams_repl.repl.session.source.error_source import cell_of_error, location_name, user_location, with_source
-from kstreams_repl.repl.session.views.picture.failed_record import position_of, shown
+from kstreams_repl.repl.session.source.cell_history import history
+from kstreams_repl.repl.session.source.error_source import location_name, user_location, with_source
+from kstreams_repl.repl.session.views.picture.failed_record import shown
 from kstreams_repl.system.errors import KStreamsError, SerializationError
 from kstreams_repl.system.secrets import without_secrets
 
@@ -67,27 +68,31 @@ def error_lines(error: BaseException, trace: TracebackType | None) -> list[str]:
 
 def record_line(error: BaseException) -> list[str]:
     """Return node, task and record of an error on one line; empty if the error names none of them."""
-    place, fields = position_of(error), getattr(error, "fields", {})
-    names = [f"{what} {one_line(fields[what])}" for what in ("node", "task") if fields.get(what)]
+    if not isinstance(error, KStreamsError):
+        return []
+    place = error.record_position
+    names = [f"{what} {one_line(name)}" for what, name in (("node", error.node), ("task", error.task)) if name]
     if place is None:
         return [f"  in {', '.join(names)}"] if len(names) == 2 else []
-    record = fields.get("record")
+    record = error.fields.get("record")
     text = f"record {one_line(place)}" + (f": {shown(record)}" if record is not None else "")
     return [f"  in {', '.join([*names, text])}"]
 
 
 def recovery_lines(error: BaseException, variables: Mapping[str, Any]) -> list[str]:
     """Return the calls that continue after an application failed at a record: show it, skip it, edit the function."""
-    place, fields = position_of(error), getattr(error, "fields", {})
-    name, node = fields.get("application"), fields.get("node")
+    if not isinstance(error, KStreamsError):
+        return []
+    place, name, node = error.record_position, error.application, error.node
     if place is None or name is None or node is None:  # a refused call: the application did not fail there
         return []
     held = [key for key, value in variables.items() if isinstance(value, Application) and value.name == name and not key.startswith("_")]
     app = held[0] if held else f"session.applications[{name!r}]"
-    line, cell = user_location(error), cell_of_error(error)
+    line = error.user_line
+    cell = None if line is None else history.cell_of(line.file)
     if cell and line:
         what = "edit its serde" if isinstance(error, SerializationError) else "edit the function"
-        edit = f"{what}: {cell}, line {line[1]}, then {app}.edit(builder)"
+        edit = f"{what}: {cell}, line {line.line}, then {app}.edit(builder)"
     elif isinstance(error, SerializationError):  # a sink has no function
         edit = f"or give it the serde in the builder, then {app}.edit(builder)"
     else:

@@ -12,8 +12,7 @@ from collections.abc import Collection
 from kstreams_repl.pictures.markup import Markup, clean_text, element, one_line
 from kstreams_repl.repl.session import Application, Records
 from kstreams_repl.repl.session.source.cell_history import CellLocation, history
-from kstreams_repl.repl.session.source.error_source import user_location
-from kstreams_repl.repl.session.views.picture.failed_record import position_of, with_record
+from kstreams_repl.repl.session.views.picture.failed_record import with_record
 from kstreams_repl.system.errors import KStreamsError
 from kstreams_repl.system.types import RecordPosition
 
@@ -30,20 +29,19 @@ def failure_of(app: Application, node: str, *, record: bool = False) -> Markup:
     if error is None or error.node != node:
         return Markup("")
     error = with_record(app._core.client, app.name, error, app.topology)
-    place = position_of(error)
-    function = user_location(error)
-    cell = history.cell_of(function[0]) if function is not None else None
+    place = error.record_position
+    function = error.user_line
+    cell = history.cell_of(function.file) if function is not None else None
     if cell is not None and function is not None:
-        edit = [_cell_button("edit the function", cell.cell, function[1])]
+        edit = [_cell_button("edit the function", cell.cell, function.line)]
     else:
         origin = app.topology.node(node).origin
         edit = [] if origin.cell is None else [_cell_button("edit the function", origin.cell, origin.line)]
         edit.append(element("code", f"%%topo_edit {app.name} {node}"))
-    at_cell = None if cell is None or function is None else _cell_button(f"{cell}, line {function[1]}", cell.cell, function[1])
-    task = error.fields.get("task")
+    at_cell = None if cell is None or function is None else _cell_button(f"{cell}, line {function.line}", cell.cell, function.line)
     return element(
         "div",
-        element("div", element("b", f"failed{'' if task is None else f' in task {one_line(task)}'} "), at_cell),
+        element("div", element("b", f"failed{'' if error.task is None else f' in task {one_line(error.task)}'} "), at_cell),
         element("pre", clean_text(str(error), limit=MESSAGE_CHARACTERS), class_="ks-error", role="alert"),
         element("div", *_record_buttons(place), *edit, class_="ks-ways"),
         _whole_record(app, place) if record and place is not None else None,
@@ -57,8 +55,7 @@ def failure_buttons(error: BaseException, place: tuple[str, int, str] | None, ap
         place: file, line and text of the user's code that the error refers to.
         applications: names of the applications that this kernel has attached.
     """
-    fields = getattr(error, "fields", {})
-    name, record = fields.get("application"), position_of(error)
+    name, record = (error.application, error.record_position) if isinstance(error, KStreamsError) else (None, None)
     cell: CellLocation | None = None if place is None else history.cell_of(place[0])
     elsewhere = cell is not None and cell.number != history.number  # the cell that raised is visible already
     known = name is not None and name in applications and record is not None

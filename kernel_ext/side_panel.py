@@ -29,7 +29,6 @@ from kstreams_repl.repl.session.left_applications import LeftApplication
 from kstreams_repl.repl.session.session_directory import PROJECT
 from kstreams_repl.repl.session.topics.internal_names import internal_names
 from kstreams_repl.repl.session.topics.read import sizes_of_topics
-from kstreams_repl.repl.session.views.picture.failed_record import position_of
 from kstreams_repl.repl.session.views.stores.store_view import StoreView
 from kstreams_repl.system.errors import IllegalStateError, KStreamsError, UnknownApplicationError
 from kstreams_repl.system.types import JsonObject
@@ -235,7 +234,8 @@ def _application_row(app: Application) -> JsonObject:
 
 def _refuse_unless_failed_at(app: Application, at: str) -> None:
     """Raise IllegalStateError unless the application is failed at this record."""
-    failed = position_of(app.error) if app.status == "failed" else None
+    error = app.error
+    failed = None if error is None else error.record_position
     if str(failed) != at:
         found = f"failed at {failed}" if failed else f"is {app.status}"
         raise IllegalStateError(f"expected {app.name} to have failed at {at}, but it {found}")

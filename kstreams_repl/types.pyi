@@ -47,10 +47,16 @@ from kstreams_repl.system.types import (
     RecordMetadata as RecordMetadata,
 )
 from kstreams_repl.system.types import (
+    RecordPosition as RecordPosition,
+)
+from kstreams_repl.system.types import (
     TaskId as TaskId,
 )
 from kstreams_repl.system.types import (
     TopicPartition as TopicPartition,
+)
+from kstreams_repl.system.types import (
+    UserLine as UserLine,
 )
 from kstreams_repl.system.types import (
     ValueTimestampHeaders as ValueTimestampHeaders,

@@ -10,7 +10,11 @@ import threading
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+from kstreams_repl.system.types import RecordPosition, UserLine
+
+T = TypeVar("T")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
@@ -30,6 +34,20 @@ def is_interrupt(error: BaseException) -> bool:
     thread. All other exceptions of user code are its errors, including `SystemExit` and others that are not an `Exception`.
     """
     return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
+
+
+class Field(Generic[T]):
+    """A field of an error as an attribute of its type; None where it is missing, or of another type: it may come from a server's answer."""
+
+    def __init__(self, kind: type[T]) -> None:
+        self._kind = kind
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, error: KStreamsError, owner: type) -> T | None:
+        found = error.fields.get(self._name) if error is not None else None
+        return found if isinstance(found, self._kind) else None
 
 
 class KStreamsError(Exception):
@@ -56,23 +74,32 @@ class KStreamsError(Exception):
             return fields[name]
         raise AttributeError(name)
 
+    application = Field(str)
+    node, task = Field(str), Field(str)
+    topic, partition, offset = Field(str), Field(int), Field(int)
+    status, worker_trace = Field(int), Field(str)
+
     @property
-    def node(self) -> str | None:
-        """Return the node where it happened; None if it is not known."""
-        found = self.fields.get("node")
-        return found if isinstance(found, str) else None
+    def record_position(self) -> RecordPosition | None:
+        """Return topic, partition and offset of the record that it is about; None if it is about no record."""
+        topic, partition, offset = self.topic, self.partition, self.offset
+        if topic is None or partition is None or offset is None or partition < 0 or offset < 0:
+            return None
+        return RecordPosition(topic, partition, offset)
+
+    @property
+    def user_line(self) -> UserLine | None:
+        """Return the line of the user's code that it names; None if it names none."""
+        line = self.fields.get("user_line")
+        if not isinstance(line, list | tuple) or len(line) < 2:
+            return None
+        return UserLine(str(line[0]), int(line[1]), str(line[2]) if len(line) > 2 else "")
 
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message}\nHint: {self.hint}"
 
     def __reduce__(self) -> Any:
         return _rebuild, (type(self), self.message, self.hint, self.fields)
-
-
-def status_in(fields: dict[str, Any]) -> int | None:
-    """Return the HTTP status among an error's fields; it may come from a server's answer, as any JSON."""
-    status = fields.get("status")
-    return status if isinstance(status, int) else None
 
 
 def _rebuild(cls: type[KStreamsError], message: str, hint: str | None, fields: dict[str, Any]) -> KStreamsError:
@@ -262,16 +289,8 @@ class StateStoreNotAvailableError(InvalidStateStoreError):
 
     retriable = True
 
-    @property
-    def status(self) -> int | None:
-        """Return the HTTP status of the answer, if it is not that of the class: 412 for a store that is behind the asked position."""
-        return status_in(self.fields)
-
-    @property
-    def position(self) -> str | None:
-        """Return the store's position as JSON, if it is behind the one that was asked for."""
-        found = self.fields.get("position")
-        return found if isinstance(found, str) else None
+    position = Field(str)
+    """The store's position as JSON, if it is behind the one that was asked for."""
 
     def __init__(self, message: str, *, hint: str | None = None, **fields: object) -> None:
         super().__init__(message, hint=hint, **fields)
@@ -424,11 +443,6 @@ class AccessDeniedError(KStreamsError):
     """A query server refused a request: no token, a wrong one, or a request of another web page. Asking again does not help.
     Fields: ``status``.
     """
-
-    @property
-    def status(self) -> int | None:
-        """Return the HTTP status of the refusal; None if it is not the answer of a server."""
-        return status_in(self.fields)
 
 
 class QueryLimitError(KStreamsError):

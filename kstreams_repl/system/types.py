@@ -154,13 +154,19 @@ def endpoint_of(text: str) -> tuple[str, int]:
     return found[1].strip("[]"), int(found[2])
 
 
-class RecordPosition(NamedTuple):
-    """The position of one record in Kafka; as text ``orders-0@17`` (topic, partition, offset).
+class UserLine(NamedTuple):
+    """File (or cell), line number and source text of a line of the user's code."""
 
-    Example:
-        >>> str(RecordPosition.parse("orders-0@17")), RecordPosition.parse("orders-0@17").offset
-        ('orders-0@17', 17)
-    """
+    file: str
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.text}" if self.text else f"{self.file}:{self.line}"
+
+
+class RecordPosition(NamedTuple):
+    """The position of one record in Kafka; as text ``orders-0@17`` (topic, partition, offset)."""
 
     topic: str
     partition: int
@@ -172,6 +178,11 @@ class RecordPosition(NamedTuple):
 
         Raises:
             ValueError: it is not TOPIC-PARTITION@OFFSET.
+
+        Example:
+            >>> from kstreams_repl.types import RecordPosition
+            >>> str(RecordPosition.parse("orders-0@17")), RecordPosition.parse("orders-0@17").offset
+            ('orders-0@17', 17)
         """
         at, _, offset = text.strip().rpartition("@")
         topic, _, partition = at.rpartition("-")

@@ -52,8 +52,9 @@ EXPECTED = {
     """,
     "kstreams_repl.types": """
         AggregationWithHeaders BranchedKStream CallContext Cancellable CogroupedKStream CustomSensor ErrorContext Node ProcessingContext
-        RecordMetadata SecretReference SessionWindowedCogroupedKStream SessionWindowedKStream SlidingWindowedKStream StreamsMetrics
-        Subtopology TaskId TimeWindowedCogroupedKStream TimeWindowedKStream TopicPartition ValueTimestampHeaders VersionedRecord
+        RecordMetadata RecordPosition SecretReference SessionWindowedCogroupedKStream SessionWindowedKStream SlidingWindowedKStream
+        StreamsMetrics Subtopology TaskId TimeWindowedCogroupedKStream TimeWindowedKStream TopicPartition UserLine ValueTimestampHeaders
+        VersionedRecord
     """,
 }
 """By facade. At the top stands what a program types; at most 50 names."""

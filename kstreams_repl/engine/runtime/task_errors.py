@@ -152,6 +152,6 @@ def _has_no_location(error: Exception) -> bool:
     read concerns more than this record."""
     if isinstance(error, InvalidRecordError):
         return True
-    if not isinstance(error, SerializationError) or error.fields.keys() & {"node", "topic"}:
+    if not isinstance(error, SerializationError) or error.node is not None or error.topic is not None:
         return False
     return "reading" not in error.fields or read_by_user(error)

@@ -7,24 +7,13 @@ import os
 import sysconfig
 from pathlib import Path
 from traceback import walk_tb
-from typing import NamedTuple
 
 from kstreams_repl.engine.topology.nodes import Origin
+from kstreams_repl.system.types import UserLine
 
 _PACKAGE = str(Path(__file__).resolve().parents[2]) + os.sep
 _STORES = _PACKAGE + "engine" + os.sep + "stores" + os.sep
 _NOT_USERS = (_PACKAGE, sysconfig.get_path("stdlib") + os.sep, "<frozen")
-
-
-class UserLine(NamedTuple):
-    """File (or cell), line number and source text of a line of the user's code."""
-
-    file: str
-    line: int
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.text}" if self.text else f"{self.file}:{self.line}"
 
 
 def user_line(error: BaseException) -> UserLine | None:

@@ -57,8 +57,8 @@ def logs_table(applications: Iterable[ApplicationCore], files: Iterable[tuple[st
         rows += [(app.name, line) for line in app.restarts]
         error = app.error
         if error is not None:
-            trace = error.fields.get("worker_trace")
-            rows += [(app.name, line) for line in [str(error), *latest(str(trace or "").splitlines(), n)] if line.strip()]
+            trace = error.worker_trace or ""
+            rows += [(app.name, line) for line in [str(error), *latest(trace.splitlines(), n)] if line.strip()]
     shown = []
     for name, path in files:
         rows += [(name, line) for line in last_lines(path, n)]

@@ -20,7 +20,6 @@ from kstreams_repl.system.errors import (
     SqlError,
     StateStoreError,
     UnknownStateStoreError,
-    status_in,
 )
 from kstreams_repl.system.types import JsonObject
 
@@ -91,7 +90,7 @@ def _column(values: list[Any]) -> Any:
 
 def status_of(error: KStreamsError) -> int:
     """Return the HTTP status of an error."""
-    own = status_in(error.fields)
+    own = error.status
     if own is not None:
         return own
     if isinstance(error, QueryLimitError):

@@ -76,7 +76,7 @@ class RejectedRecords(CarefulPeriod):
                 f"the broker rejected a record in each of {_MOST_ROUNDS} attempts to process the same commit: {error.message}",
                 hint="a function that returns different bytes each time (a clock, a random number) makes rejected records impossible to "
                 "identify: raise the topic's limits, or filter such records before they are sent",
-                topic=error.fields.get("topic"),
+                topic=error.topic,
             ) from error
         return True
 

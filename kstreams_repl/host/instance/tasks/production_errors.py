@@ -135,7 +135,7 @@ def _answered(response: Response, error: ProductionError, context: ErrorContext)
     if context.topic is not None:
         where += f", from the record at {context.topic}-{context.partition} offset {context.offset}"
     fields = {"node": context.node, "task": context.task, "topic": context.topic, "partition": context.partition}
-    return kind(error.message + where, hint=error.hint, **fields, offset=context.offset, sink_topic=error.fields.get("topic"))
+    return kind(error.message + where, hint=error.hint, **fields, offset=context.offset, sink_topic=error.topic)
 
 
 def _without_site(error: KStreamsError, topic: str) -> KStreamsError:
@@ -154,7 +154,7 @@ def _handler_raised(raised: Exception, error: KStreamsError) -> KStreamsError:
         if isinstance(raised, StreamsProcessingError)  # it names the handler and its record
         else f"the production exception handler raised {type(raised).__name__}: {raised}, while handling: {error.message}",
         hint="let the handler return a Response instead of raising",
-        topic=error.fields.get("topic"),
+        topic=error.topic,
     )
     failed.__cause__ = raised
     return failed

@@ -48,7 +48,7 @@ from kstreams_repl.repl.session.views.counts.consumer_lag import FEW
 from kstreams_repl.repl.session.views.counts.metrics_view import MetricsView
 from kstreams_repl.repl.session.views.counts.record_counts import Counts, NodeRate
 from kstreams_repl.repl.session.views.explanation import explain
-from kstreams_repl.repl.session.views.picture.failed_record import position_of, record_at, with_record
+from kstreams_repl.repl.session.views.picture.failed_record import record_at, with_record
 from kstreams_repl.repl.session.views.picture.node_retries import retries_of
 from kstreams_repl.repl.session.views.picture.picture_overlay import overlay_of, silent_lines, summary_of
 from kstreams_repl.repl.session.views.stores.local_queries import strict_queries_of
@@ -415,7 +415,8 @@ class Application:
             >>> app.failed_record is None
             True
         """
-        position = position_of(self.error)
+        error = self.error
+        position = None if error is None else error.record_position
         return None if position is None else record_at(self._core.client, position)
 
     @property

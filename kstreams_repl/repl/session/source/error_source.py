@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import linecache
 import re
-from typing import Any
 
-from kstreams_repl.repl.session.source.cell_history import CellLocation, history
+from kstreams_repl.repl.session.source.cell_history import history
 from kstreams_repl.system.errors import KStreamsError
+from kstreams_repl.system.types import UserLine
 
 _CELL_FILE = re.compile(
     r"(?P<file>[^\s\"'(]*ipykernel_\d+[/\\]\d+\.py|<ipython-input-\d+-[0-9a-f]+>)"
@@ -20,12 +20,11 @@ _CELL_FILE = re.compile(
 
 def with_source(error: KStreamsError) -> KStreamsError:
     """Return the error with the text of the user's line filled in if missing, and with cells named by their numbers."""
-    line = error.fields.get("user_line")
-    if isinstance(line, list | tuple) and len(line) == 2 or (isinstance(line, list | tuple) and len(line) > 2 and not line[2]):
-        file, number = str(line[0]), int(line[1])
-        text, place = linecache.getline(file, number).strip(), f"{file}:{number}"
+    line = error.user_line
+    if line is not None and not line.text:
+        text, place = linecache.getline(line.file, line.line).strip(), str(line)
         if text and place in error.message:
-            error.fields["user_line"] = (file, number, text)
+            error.fields["user_line"] = (line.file, line.line, text)
             error.message = error.message.replace(place, f"{place}: {text}", 1)
     error.message = with_cell_numbers(error.message)
     error.hint = error.hint and with_cell_numbers(error.hint)
@@ -56,16 +55,6 @@ def location_name(file: str) -> str:
     return "a cell of another kernel" if _CELL_FILE.fullmatch(file) else file
 
 
-def user_location(error: BaseException) -> tuple[str, int, str] | None:
-    """Return (file, line, text) of the user's code that an error names; None when it names none."""
-    fields: dict[str, Any] = getattr(error, "fields", {})
-    line = fields.get("user_line")
-    if isinstance(line, list | tuple) and len(line) >= 2:
-        return str(line[0]), int(line[1]), str(line[2]) if len(line) > 2 else ""
-    return None
-
-
-def cell_of_error(error: BaseException) -> CellLocation | None:
-    """Return the cell of the user's line that an error names; None when that is not a cell of this notebook."""
-    place = user_location(error)
-    return None if place is None else history.cell_of(place[0])
+def user_location(error: BaseException) -> UserLine | None:
+    """Return the line of the user's code that an error names; None when it names none."""
+    return error.user_line if isinstance(error, KStreamsError) else None

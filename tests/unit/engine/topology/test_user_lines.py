@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from kstreams_repl import serdes
-from kstreams_repl.engine.topology.user_lines import UserLine, user_line
+from kstreams_repl.engine.topology.user_lines import user_line
+from kstreams_repl.system.types import UserLine
 
 
 def test_the_innermost_line_outside_the_package_is_the_users() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import linecache
 
-from kstreams_repl.engine.topology.user_lines import UserLine
 from kstreams_repl.host.instance.failures.failure_report import failure_of
 from kstreams_repl.host.spark.failures.failure_translation import error_from
 from kstreams_repl.repl.session.source.error_source import user_location, with_source
 from kstreams_repl.system.errors import StreamsProcessingError
+from kstreams_repl.system.types import UserLine
 
 
 def test_the_users_line_comes_back_through_a_report_and_the_notebook_fills_in_its_text() -> None:

@@ -12,7 +12,6 @@ from typing import Any
 from kstreams_repl.engine.config import SKIPPED_RECORDS, StreamsConfig
 from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.topics.records import ReadRecord
-from kstreams_repl.repl.session.views.picture.failed_record import position_of
 from kstreams_repl.system.errors import CallError, DeployError
 from kstreams_repl.system.types import RecordPosition, TopicPartition
 
@@ -49,7 +48,8 @@ def position_to_skip(app: ApplicationCore, at: Any) -> RecordPosition | None:
     """
     position = _position(at)
     already = position in _skipped(app.config)
-    failed = position_of(app.error) if app.status == "failed" else None
+    error = app.error
+    failed = None if error is None else error.record_position
     if already and failed != position:
         return None
     _refuse_unless_failed_there(app, position, failed, skipped_before=already)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kstreams_repl.engine.topology.nodes import SourceNode
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.kafka.reading import OffsetRange, ranges_of
@@ -16,15 +14,6 @@ from kstreams_repl.system.errors import KStreamsError
 from kstreams_repl.system.types import RecordPosition, TopicPartition
 
 KEY_CHARACTERS, VALUE_CHARACTERS = 200, 600
-
-
-def position_of(error: BaseException | None) -> RecordPosition | None:
-    """Return the topic, partition and offset of the record that an error is about; None if it is about no record."""
-    fields: dict[str, Any] = getattr(error, "fields", {})
-    topic, partition, offset = (fields.get(name) for name in ("topic", "partition", "offset"))
-    if not isinstance(topic, str) or not isinstance(partition, int) or not isinstance(offset, int) or partition < 0 or offset < 0:
-        return None
-    return RecordPosition(topic, partition, offset)
 
 
 def record_at(client: ClusterClient, position: RecordPosition) -> ReadRecord | None:
@@ -42,8 +31,8 @@ def with_record(client: ClusterClient, name: str, error: KStreamsError, topology
     """Return an application's error with its record: in ``error.record`` and in its message, shortened and escaped; of a record of an
     internal topic, also the topics that it comes from.
     """
-    position = position_of(error)
-    if position is None or "application" in error.fields:
+    position = error.record_position
+    if position is None or error.application is not None:
         return error
     error.fields["application"] = name
     try:
