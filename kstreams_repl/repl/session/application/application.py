@@ -450,11 +450,12 @@ class Application:
 
     @property
     def reports(self) -> ApplicationReport:
-        """Records since its instances began, rate, lag and restore progress of each instance and task, as last reported.
+        """Records since its instances began, rate, lag and restore progress of each instance and task, as last reported; before the first
+        report there are no instances, and the lag is -1.
 
         Example:
-            >>> app.reports.lag
-            0
+            >>> app.reports.generation > 0
+            True
         """
         return self._core.reports
 
