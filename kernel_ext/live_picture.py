@@ -241,11 +241,11 @@ class LivePicture:
             self.set(detail=str(element("pre", str(error), role="alert")), about="", values="", planned=False)
             self._next_read = time.monotonic() + ACTION_ERROR_SECONDS
         finally:
-            self.set(busy=False)
             try:
                 self.refresh()
             except Exception as error:
                 self.set(note=_message(error))
+            self.set(busy=False)
 
     def _plan(self, changed: str = "") -> None:
         plan = self.application.changes()

@@ -290,10 +290,13 @@ class Application:
             True
         """
         app = self._core
+        runs = app.topology
         plan = plan_of_definition(app, app.definition)
         if plan is None:
             return None
-        app.stale = frozenset(node.name for node in plan.diff.nodes if node.change not in (NodeChange.UNCHANGED, NodeChange.NEW))
+        if app.topology is runs:  # else another thread has applied an edit meanwhile, and nothing is stale
+            same = NodeChange.UNCHANGED, NodeChange.NEW
+            app.stale = frozenset(node.name for node in plan.diff.nodes if node.change not in same)
         return None if plan.diff.empty else plan
 
     def rollback(self, *, migrate: Conversions | None = None, migrate_rows: Conversions | None = None) -> EditPlan:
