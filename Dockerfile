@@ -16,7 +16,7 @@ COPY pyproject.toml README.md LICENSE /source/
 COPY kstreams_repl /source/kstreams_repl
 COPY kernel_ext /source/kernel_ext
 COPY labextension /source/labextension
-COPY docs/recipes /source/docs/recipes
+COPY docs /source/docs
 RUN pip install --no-cache-dir --no-deps --no-build-isolation /source && rm -rf /source
 
 USER user

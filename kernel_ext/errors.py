@@ -1,4 +1,4 @@
-"""Show this package's errors in a few lines: message, user's line, record, hint, next calls. The traceback is hidden; ``%tb``
+"""Show this package's errors in a few lines: message, user's line, record, hint, page, next calls. The traceback is hidden; ``%tb``
 shows it."""
 
 from __future__ import annotations
@@ -61,9 +61,8 @@ def error_lines(error: BaseException, trace: TracebackType | None) -> list[str]:
         more = [part.strip() for part in rest if not part.startswith(("  in node ", "  record "))]
         lines += ["  " + " ".join(more)] if more else []
     lines += record_line(error)
-    hint = getattr(error, "hint", None)
-    lines.append(f"Hint: {clean_text(hint)}" if hint else "%tb shows the whole trace")
-    return lines
+    advice = error.advice if isinstance(error, KStreamsError) else []
+    return [*lines, *(map(clean_text, advice) if advice else ["%tb shows the whole trace"])]
 
 
 def record_line(error: BaseException) -> list[str]:

@@ -22,6 +22,7 @@ from kstreams_repl.engine.dsl.graph.call_log import Handle
 from kstreams_repl.engine.topology.source_location import running_cell
 from kstreams_repl.host.instance.control.node_taps import MOST_ROWS
 from kstreams_repl.pictures.table import Table
+from kstreams_repl.repl.doc_search import search
 from kstreams_repl.repl.inspection.sandbox import quote_identifier
 from kstreams_repl.repl.session import Application, ReadRecord, Records
 from kstreams_repl.repl.session.application.edits.edit import EditPlan, refuse_rolled_back
@@ -338,6 +339,15 @@ class TopoMagics(Magics):
             raise UsageError("%topo_sql expects a query, for example %topo_sql SELECT * FROM my_topic")
         result = self._workspace.session.sql(query)
         return self._out(result if given.output else result.show(self._rows(given.n, self.sql_rows)), given.output)
+
+    @magic_arguments()
+    @argument("words", nargs="+", help="a question, or words of it")
+    @line_magic
+    def topo_help(self, line: str) -> Table:
+        """`kstreams_repl.recipes.search(words)`: pages of the documentation, offline."""
+        if not line.strip():
+            raise UsageError("%topo_help expects words, for example %topo_help why is my join empty")
+        return search(line)
 
     @magic_arguments()
     @argument("--all", action="store_true", help="include the applications' internal topics: changelogs, repartition topics, journals")

@@ -1,5 +1,6 @@
 import builtins
 
+from kstreams_repl.repl.doc_search import search as search
 from kstreams_repl.repl.recipe_notebooks import (
     Notebook as Notebook,
 )

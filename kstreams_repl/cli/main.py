@@ -58,11 +58,8 @@ def root(debug: bool) -> None:
 
 
 def describe_error(error: KStreamsError) -> str:
-    """Return the two lines that the user sees: ``Error: ...`` and, if the error has one, ``Hint: ...``."""
-    lines = [f"Error: {clean_text(error.message)}"]
-    if error.hint:
-        lines.append(f"Hint: {clean_text(error.hint)}")
-    return "\n".join(lines)
+    """Return the lines that the user sees: ``Error: ...`` and, if the error has them, ``Hint: ...`` and ``See: ...``."""
+    return "\n".join(map(clean_text, [f"Error: {error.message}", *error.advice]))
 
 
 def wants_traceback(arguments: Sequence[str]) -> bool:

@@ -1,7 +1,7 @@
 """Recipes: questions, each answered on a page of ``docs/recipes/``, which opens as a notebook.
 
 A page is a doctest, which the tests run. In its notebook each block of examples is one cell, without prompts and results; the text between
-them stays text. A wheel has the pages in ``kstreams_repl/recipe_pages``.
+them stays text.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from kstreams_repl.pictures.table import Table
+from kstreams_repl.repl.doc_search import DOCS
 from kstreams_repl.system.errors import CallError, did_you_mean
 from kstreams_repl.system.types import JsonObject
 
-_PACKAGE = Path(__file__).parents[1]
-_FOLDERS = (_PACKAGE / "recipe_pages", _PACKAGE.parent / "docs" / "recipes")
 _EXAMPLES = re.compile(r"^```python\n(>>> .*?)^```\n", re.MULTILINE | re.DOTALL)
 _RECIPE_LINK = re.compile(r"\[([^\]]+)\]\(([\w-]+)\.md\)")
 _DOCS_LINK = re.compile(r"\[([^\]]+)\]\(\.\./([\w/-]+\.md)(?:#[\w-]+)?\)")
@@ -88,8 +87,8 @@ def list() -> Table:
 
 
 def _pages() -> dict[str, str]:
-    folder = next(folder for folder in _FOLDERS if folder.is_dir())
-    return {page.stem: page.read_text(encoding="utf-8") for page in sorted(folder.glob("*.md")) if page.stem != "README"}
+    pages = sorted((DOCS / "recipes").glob("*.md"))
+    return {page.stem: page.read_text(encoding="utf-8") for page in pages if page.stem != "README"}
 
 
 def _question(page: str) -> str:

@@ -95,6 +95,17 @@ class KStreamsError(Exception):
             return None
         return UserLine(str(line[0]), int(line[1]), str(line[2]) if len(line) > 2 else "")
 
+    @property
+    def see(self) -> str | None:
+        """Return the section of the documentation about this class; None for the root alone."""
+        kind = next(kind for kind in type(self).__mro__ if kind.__module__ == __name__)
+        return None if kind is KStreamsError else f"docs/reference/errors.md#{kind.__name__.lower()}"
+
+    @property
+    def advice(self) -> list[str]:
+        """Return the lines that a notebook and the command line show below the message: ``Hint: ...`` and ``See: ...``."""
+        return [f"{word}: {text}" for word, text in (("Hint", self.hint), ("See", self.see)) if text]
+
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message}\nHint: {self.hint}"
 

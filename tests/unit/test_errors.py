@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import pickle
+import re
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,33 @@ def test_a_wrong_call_is_told_from_a_wrong_state() -> None:
         driver.create_output_topic("out").read_record()
     with pytest.raises(errors.CallError, match="got int"):
         ks.testing.Recording([], {}).replay(1)  # type: ignore[arg-type]
+
+
+CLASSES = {name: kind for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, BaseException)}
+
+
+def test_each_class_has_its_section_with_what_to_look_at_a_fix_and_an_example() -> None:
+    page = (ROOT.parent / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
+    sections = {head.partition("\n")[0]: head for head in re.split(r"^### ", page, flags=re.MULTILINE)[1:]}
+    assert sorted(sections) == sorted(CLASSES)
+    parts = (r"\*\*Look\*\*", r"\*\*Fix\*\*", r"\*\*Example\*\*|^>>> ")
+    lacking = [name for name, text in sections.items() if not all(re.search(part, text, re.MULTILINE) for part in parts)]
+    assert lacking == []
+
+
+@pytest.mark.parametrize(("name", "kind"), CLASSES.items(), ids=CLASSES)
+def test_an_error_leads_to_its_section_where_it_is_shown(name: str, kind: type[BaseException]) -> None:
+    if issubclass(kind, errors.KStreamsError) and kind is not errors.KStreamsError:
+        said = [f"See: docs/reference/errors.md#{name.lower()}"]
+        assert kind("no").advice == said and kind("no", hint="yes").advice == ["Hint: yes", *said]
+
+
+def test_an_error_of_an_internal_class_leads_to_the_public_one_and_the_root_alone_nowhere() -> None:
+    class Refusal(errors.ConfigError):
+        pass
+
+    assert Refusal("no").see == "docs/reference/errors.md#configerror"
+    assert errors.KStreamsError("no").advice == []
 
 
 def _counting() -> ks.Topology:

@@ -20,6 +20,7 @@ from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from kstreams_repl.repl.doc_search import PARTS
 from workshop.commands.test import pytest_command
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,10 +29,10 @@ LOCK = (ROOT / "requirements.lock").read_text(encoding="utf-8")
 TEST_LOCK = (ROOT / "requirements-test.lock").read_text(encoding="utf-8")
 FOR_TESTS = ("test", "docs", "dev")
 """Extras whose packages come with the first ``./kstreams test``."""
-RECIPES = {f"kstreams_repl/recipe_pages/{page.name}" for page in (ROOT / "docs" / "recipes").glob("*.md")}
+PAGES_SHIPPED = {f"kstreams_repl/{page.relative_to(ROOT).as_posix()}" for part in PARTS for page in (ROOT / "docs" / part).rglob("*.md")}
 SHIPPED = {
     "kstreams_repl/__init__.py", "kstreams_repl/py.typed", "kstreams_repl/host/kafka/embedded/jars.lock", "kernel_ext/__init__.py",
-    *RECIPES,
+    *PAGES_SHIPPED,
 }  # fmt: skip
 FOR_A_CHECKOUT = (
     "workshop/bench/", "workshop/conformance/", "workshop/commands/test.py", "workshop/commands/changed.py",

@@ -38,7 +38,7 @@ EXPECTED = {
         TimestampedKeyQuery TimestampedRangeQuery VersionedKeyQuery
         VersionedRangeQuery WindowKeyQuery WindowRangeQuery connect connect_async open_state
     """,
-    "kstreams_repl.recipes": "Notebook list open",
+    "kstreams_repl.recipes": "Notebook list open search",
     "kstreams_repl.reports": """
         Admin ApplicationReport ApplicationState Applications BatchReport Chart ChartKind Cleanup CommittedOffset Counts DescribedNode
         DescribedSubtopology DiffText EditPlan InstanceReport LeftApplication Listeners Markup Metric MetricsView NodeCount NodeRate

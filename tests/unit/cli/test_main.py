@@ -39,9 +39,10 @@ def raise_error() -> None:
     raise ConfigError("num.stream.threads is 'many'.", hint="give a whole number")
 
 
-def test_a_typed_error_is_two_lines_and_exit_code_1(run_body: RunBody, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_typed_error_is_three_lines_and_exit_code_1(run_body: RunBody, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_body(raise_error) == 1
-    assert capsys.readouterr() == ("", "Error: num.stream.threads is 'many'.\nHint: give a whole number\n")
+    lines = ("Error: num.stream.threads is 'many'.", "Hint: give a whole number", "See: docs/reference/errors.md#configerror", "")
+    assert capsys.readouterr() == ("", "\n".join(lines))
 
 
 @pytest.mark.parametrize("how", ["option", "variable"])

@@ -75,6 +75,12 @@ def test_unloading_takes_everything_away_and_loading_brings_it_back(shell: Inter
     assert "topo" in shell.magics_manager.magics["line"]
 
 
+def test_help_shows_the_pages_that_answer_a_question(shell: InteractiveShell) -> None:
+    result, _ = run(shell, "%topo_help why's my join empty")
+    assert result.result.rows[0][0] == "docs/tasks/empty-results.md"
+    assert type(shell.run_cell("%topo_help").error_in_exec).__name__ == "UsageError"
+
+
 @pytest.mark.parametrize(
     "magic",
     [
@@ -147,13 +153,14 @@ def test_a_mistake_of_the_user_is_a_usage_error(
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_an_error_of_ours_takes_three_lines_with_the_users_line_and_a_hint(shell: InteractiveShell) -> None:
+def test_an_error_of_ours_takes_four_lines_with_the_users_line_a_hint_and_its_page(shell: InteractiveShell) -> None:
     _, printed = run(shell, "import kstreams_repl as ks\nb = ks.StreamsBuilder()\nb.stream('words').to('bad name!')")
     lines = printed.strip().splitlines()
-    assert len(lines) == 3
+    assert len(lines) == 4
     assert lines[0].startswith("InvalidNameError: the topic name 'bad name!'")
     assert lines[1].strip().endswith("line 3: b.stream('words').to('bad name!')")
     assert lines[2].startswith("Hint: ")
+    assert lines[3] == "See: docs/reference/errors.md#invalidnameerror"
 
 
 def test_an_error_names_the_cell_of_the_function_and_its_record_wherever_it_is_shown(shell: InteractiveShell) -> None:

@@ -1,0 +1,39 @@
+"""Questions as people ask them find the page that answers them, offline and in the built site."""
+
+from __future__ import annotations
+
+import pytest
+
+import kstreams_repl as ks
+
+QUESTIONS = {
+    "how do I count distinct users per day": "recipes/distinct",
+    "why is my join empty": "tasks/empty-results",
+    "late records": "concepts/late-records",
+    "reset an application": "tasks/replay",
+    "dead letters": "recipes/dead-letters",
+    "remove duplicate events": "recipes/deduplicate",
+    "what happens when a worker crashes": "concepts/exactly-once",
+    "test a topology with pytest": "recipes/unit-test",
+    "change a function while it runs": "concepts/editing",
+    "difference between stream and table": "concepts/streams-and-tables",
+    "query a store from another program": "tasks/queries",
+    "how many partitions do I need": "concepts/partitions",
+    "everything is in 1970": "tasks/empty-results",
+    "alert when a sensor is silent": "recipes/absence",
+}
+
+
+@pytest.mark.parametrize(("question", "page"), QUESTIONS.items(), ids=QUESTIONS)
+def test_a_question_finds_its_page_within_the_first_three(question: str, page: str) -> None:
+    assert f"docs/{page}.md" in [row[0] for row in ks.recipes.search(question).rows[:3]]
+
+
+def test_quotes_and_signs_are_words_only() -> None:
+    assert ks.recipes.search('late" OR records:* NEAR(').rows[0][0] == "docs/concepts/late-records.md"
+
+
+@pytest.mark.parametrize("words", ["", "?", "how do I"])
+def test_no_word_to_search_for_is_a_wrong_call(words: str) -> None:
+    with pytest.raises(ks.errors.CallError, match="expected words to search for"):
+        ks.recipes.search(words)
