@@ -27,6 +27,8 @@ CODE_LINK = re.compile(r"\[`?([\w.]+)(?:\(\))?`?\]\((?:\.\./)+(k\w+/[\w/]+\.py)\
 STATES = re.compile(r"^```mermaid\nstateDiagram-v2\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 TRANSITION = re.compile(r"^\s*(\w+) --> (\w+)$", re.MULTILINE)
 SHOWN_TOPOLOGY = re.compile(r"^Topology\(.*\)\n```\n", re.MULTILINE)
+BEHIND_OTHERS = re.compile(r"design/|C\w+\.md|reference/(api|benchmarks|nexmark|theodolite|reliability)")
+"""Pages that are looked up by name: in a search they come after those that answer questions."""
 FOLDERS = {"Recipes": "recipes", "Operators": "reference/operators", "Design notes": "design"}
 
 
@@ -125,6 +127,8 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: object, files: object) -> str:
+    if BEHIND_OTHERS.match(page.file.src_uri):
+        page.meta["search"] = {"boost": 0.3}
     for door, path in api_pages().items():
         if page.file.src_uri == path:
             return markdown + api_reference(door)

@@ -19,7 +19,7 @@ QUESTIONS = {
     "difference between stream and table": "concepts/streams-and-tables",
     "query a store from another program": "tasks/queries",
     "how many partitions do I need": "concepts/partitions",
-    "everything is in 1970": "tasks/empty-results",
+    "my result is too small": "tasks/empty-results",
     "alert when a sensor is silent": "recipes/absence",
 }
 
