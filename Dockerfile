@@ -17,6 +17,7 @@ COPY kstreams_repl /source/kstreams_repl
 COPY kernel_ext /source/kernel_ext
 COPY labextension /source/labextension
 COPY docs /source/docs
+COPY notebooks/tutorial.ipynb /source/notebooks/
 RUN pip install --no-cache-dir --no-deps --no-build-isolation /source && rm -rf /source
 
 USER user

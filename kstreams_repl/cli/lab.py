@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
@@ -17,14 +18,19 @@ from kstreams_repl.system.java import spark_environment
 _ROOT = re.compile(r"--(notebook-dir|ServerApp\.root_dir|ServerApp\.notebook_dir)(=|$)")
 
 
-def lab_command(arguments: tuple[str, ...]) -> list[str]:
+def lab_command(arguments: tuple[str, ...], notebook: Path | None = None) -> list[str]:
     """Return the command line of JupyterLab; the user's arguments come last, so that they take precedence. Two root directories are an
     error there, so ours is left out if there is one.
 
     Checks for updates and news are off: a first start should contact no host but this one.
+
+    Args:
+        notebook: opened at the start, with its folder as root; None: JupyterLab opens on the example notebooks.
     """
     root = find_checkout()
     folder = root / "notebooks" if root is not None and (root / "notebooks").is_dir() else Path.cwd()
+    if notebook is not None:
+        folder = notebook.parent
     command = [
         sys.executable,
         "-P",
@@ -36,7 +42,7 @@ def lab_command(arguments: tuple[str, ...]) -> list[str]:
     ]
     if os.geteuid() == 0:
         command.append("--allow-root")
-    return [*command, *arguments]
+    return [*command, *(() if notebook is None else (str(notebook),)), *arguments]
 
 
 def lab_environment() -> dict[str, str]:
@@ -57,7 +63,19 @@ def main(jupyter_arguments: tuple[str, ...]) -> None:
 
     All other arguments go to JupyterLab: ./kstreams lab --no-browser --port 8899
     """
+    start_lab(jupyter_arguments)
+
+
+def start_lab(arguments: tuple[str, ...], notebook: Path | None = None) -> NoReturn:
+    """Replace this process by JupyterLab.
+
+    Args:
+        notebook: as for `lab_command`.
+
+    Raises:
+        MissingPackageError: JupyterLab is not installed.
+    """
     if importlib.util.find_spec("jupyterlab") is None:
         raise MissingPackageError("JupyterLab is not installed.", hint="pip install 'kstreams-repl[notebook]'")
-    command = lab_command(jupyter_arguments)
+    command = lab_command(arguments, notebook)
     os.execve(command[0], command, lab_environment())

@@ -42,6 +42,7 @@ class CommandEntry:
 
 COMMANDS: dict[str, CommandEntry] = {
     "demo": CommandEntry("kstreams_repl.demo", "main", "Run the flights of 2013 through Kafka and Spark, and check the results."),
+    "tutorial": CommandEntry("kstreams_repl.cli.tutorial", "main", "Learn it in 45 minutes: a notebook whose steps check themselves."),
     "lab": CommandEntry("kstreams_repl.cli.lab", "main", "Open JupyterLab on the example notebooks."),
     "repl": CommandEntry("kernel_ext.terminal", "main", "Open a terminal REPL (IPython) with the same magics and API."),
     "run": CommandEntry("kstreams_repl.cli.run", "main", "Run a topology of a module: as a stream, or as a bounded run that ends."),

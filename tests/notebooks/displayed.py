@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 import json
 import re
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
@@ -18,7 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from kstreams_repl.demo import data
+from kstreams_repl.demo import data, tutorial
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
@@ -319,6 +321,35 @@ def on_a_cluster(shown: Displayed) -> None:
     assert max(expected.values()) - min(expected.values()) <= 1 and min(expected.values()) >= max(counts.values())
 
 
+def the_tutorial(shown: Displayed) -> None:
+    """Its own checks say "right"; the numbers that a reader sees are counted once more, without pandas."""
+    for step in range(1, 10):
+        assert shown.text(f"check({step})").startswith(f"step {step}: right."), shown.text(f"check({step})")
+    names = airlines()
+    late = Counter(names[carrier] for carrier, flight, _ in departed() if flight["dep_delay"] > 120)
+    top(((row[0], int(row[1])) for row in shown.table("AS late_flights")), late, len(late))
+    two, third = tutorial.sales("2026-03-02", days=2), tutorial.sales("2026-03-04")
+    shops = Counter(sale["shop"] for sale in two)
+    assert [row[:] for row in shown.table('FROM "sales-per-shop"')] == [[shop, str(n), str(n)] for shop, n in sorted(shops.items())]
+    euros: dict[str, list[float]] = {}
+    for sale in two:
+        euros.setdefault(sale["drink"], []).append(sale["euros"])
+    prices = [[row[0], int(row[1]), float(row[3])] for row in shown.table("prices = session.sql")]
+    assert prices == [[drink, len(found), max(found)] for drink, found in sorted(euros.items())]
+    assert "upper and lower case differ" in shown.text("app.explain()")
+    countries = {"Berlin": "Germany", "Lisbon": "Portugal", "Oslo": "Norway", "Paris": "France", "Rome": "Italy"}
+    live = Counter(countries[sale["shop"]] for sale in third)
+    top(((row[0], int(row[1])) for row in shown.table('FROM "sales-by-country"')), live, 5)
+    assert [row[0] for row in shown.table("letters = session.read")] in (["Rome", "Paris"], ["Paris", "Rome"])
+    windows = Counter((sale["shop"], ms(sale["at"]) // 600_000) for sale in [*two, *third])
+    alerts = Counter(shop for (shop, _), count in windows.items() if count >= 12)
+    top(((row[0], int(row[1])) for row in shown.table("AS alerts")), alerts, 5)
+    per_day = Counter(sale["at"][:10] for sale in [*two, *third])
+    assert [int(row[0]) for row in shown.table('groupby("event_day"')] == [per_day[day] for day in sorted(per_day)]
+    pytest = subprocess.run([sys.executable, "-m", "pytest", "-q", "test_alerts.py"], cwd=shown.folder, capture_output=True, text=True)
+    assert "3 passed" in pytest.stdout, "the file is one that pytest runs"
+
+
 CHECKS: dict[str, Callable[[Displayed], None]] = {
     "01_first_topology": first_topology,
     "02_windows_and_joins": windows_and_joins,
@@ -330,4 +361,5 @@ CHECKS: dict[str, Callable[[Displayed], None]] = {
     "08_nightly_runs": nightly_runs,
     "09_calling_a_service": calling_a_service,
     "10_on_a_cluster": on_a_cluster,
+    "tutorial": the_tutorial,
 }

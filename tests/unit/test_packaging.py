@@ -32,7 +32,7 @@ FOR_TESTS = ("test", "docs", "dev")
 PAGES_SHIPPED = {f"kstreams_repl/{page.relative_to(ROOT).as_posix()}" for part in PARTS for page in (ROOT / "docs" / part).rglob("*.md")}
 SHIPPED = {
     "kstreams_repl/__init__.py", "kstreams_repl/py.typed", "kstreams_repl/host/kafka/embedded/jars.lock", "kernel_ext/__init__.py",
-    *PAGES_SHIPPED,
+    "kstreams_repl/demo/tutorial.ipynb", *PAGES_SHIPPED,
 }  # fmt: skip
 FOR_A_CHECKOUT = (
     "workshop/bench/", "workshop/conformance/", "workshop/commands/test.py", "workshop/commands/changed.py",
