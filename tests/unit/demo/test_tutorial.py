@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from kstreams_repl.demo import tutorial
+from kstreams_repl.demo import data, tutorial
 from kstreams_repl.system.errors import UnknownTopicError
 
 HOUR = 3_600_000
@@ -73,6 +73,18 @@ def test_the_same_sales_come_at_each_call_and_some_arrive_late() -> None:
 def test_a_step_that_has_not_begun_says_what_to_run(step: int) -> None:
     verdict = tutorial.Check({})(step)
     assert not verdict.right and "run the cells of this step" in repr(verdict)
+
+
+def test_late_flights_of_the_demo(tmp_path: Path) -> None:
+    files = data.source_files(tmp_path)
+    names = {key: json.loads(value)["name"] for key, value, _ in data.airlines(files)}
+    flights = ((key, json.loads(value)) for key, value, _ in data.flights(files))
+    late = [record(key, {**flight, "airline": names[key]}) for key, flight in flights if (flight["dep_delay"] or 0) > 120]
+    broker = Broker()
+    broker.topics["delayed-flights"] = late
+    assert tutorial.Check({"demo": broker})(1).text.startswith(f"{len(late):,} of 336,776 flights")
+    late.pop()
+    assert not tutorial.Check({"demo": broker})(1).right
 
 
 MISTAKES: dict[str, tuple[Callable[[list[Any]], list[Any]], str]] = {
