@@ -49,7 +49,7 @@ _UPDATER = "kstreams_repl.host.instance.state.state_updater"
 _TXN = "kstreams_repl.host.kafka.transactional"
 
 _FINISH = "    positions = output.take_positions()\n    for task in tasks:\n        task.finish(commit_id, positions)\n"
-_COMMIT = 'self._once("committing the transaction", lambda: self.client.commit_transaction(self._seconds))\n'
+_COMMIT = 'self._once("committing the transaction", lambda: self.client.commit_transaction(self._seconds), in_flight)\n'
 
 MUTANTS: dict[str, Mutant] = {
     # ---- the commit
@@ -159,7 +159,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "a doubtful commit is repeated": Mutant(
         _TXN,
-        (("        self._repeat(doing, call, 0.0)\n", "        self._repeat(doing, call, self._seconds)\n"),),
+        (("        self._repeat(doing, call, 0.0, begun)\n", "        self._repeat(doing, call, self._seconds, begun)\n"),),
         "commit 4: fence on doubt",
     ),
     "at least once: offsets before the records": Mutant(

@@ -55,6 +55,13 @@ def test_the_page_names_the_file_of_the_mutants() -> None:
     assert f"`{'/'.join(mutants.__name__.split('.'))}.py`" in page([]) and mutants.MUTANTS
 
 
+def test_the_text_that_a_mutant_changes_stands_once_in_its_module() -> None:
+    root = Path(mutants.__file__).parents[2]
+    source_of = {mutant.module: (root / f"{mutant.module.replace('.', '/')}.py").read_text() for mutant in mutants.MUTANTS.values()}
+    changes = [(name, mutant.module, text) for name, mutant in mutants.MUTANTS.items() for text, _ in mutant.changes]
+    assert [(name, text) for name, module, text in changes if source_of[module].count(text) != 1] == []
+
+
 def test_nothing_is_noted_without_the_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.chdir(tmp_path)
