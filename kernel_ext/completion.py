@@ -75,8 +75,8 @@ class NameMatcher:
             names = self._sql_names(text, before)
         elif _SQL_LINE.match(before):
             names = self._sql_names(context.line_with_cursor, before)
-        elif found := _LINE.match(before):
-            names = self._magic_names(found.group(1), before)
+        elif call := _LINE.match(before):
+            names = self._magic_names(call.group(1), before)
         else:
             lines = text.split("\n")
             argument = string_argument("\n".join([*lines[: context.cursor_line], before]))
@@ -87,8 +87,8 @@ class NameMatcher:
             before = argument.text
         token = re.search(r'["\w.\-/]*$' if names and "/" in names[0] else r'["\w.\-]*$', before)
         start = token.group() if token else ""
-        wanted = start.strip('"').lower()
-        hits = [name for name in names if name.strip('"').lower().startswith(wanted)]
+        prefix = start.strip('"').lower()
+        hits = [name for name in names if name.strip('"').lower().startswith(prefix)]
         fragment = context.token
         # the shell replaces only its own token; a name with hyphens is cut at the start of that token
         cut = len(start) - len(fragment) if start.endswith(fragment) else 0
@@ -130,8 +130,8 @@ class NameMatcher:
 
     def _applications(self) -> list[str]:
         session = self._workspace.current
-        known = [] if session is None else [*session.applications, *session.files.names()]
-        return list(dict.fromkeys(known))
+        names = [] if session is None else [*session.applications, *session.files.names()]
+        return list(dict.fromkeys(names))
 
     def _magic_names(self, magic: str, before: str) -> list[str]:
         if magic == "topo_connect":
@@ -192,8 +192,8 @@ class NameMatcher:
             return names
         done = self._busy.get(what) or self._start_read(what, session, names, read)
         done.wait(max(0.0, self._until - time.monotonic(), 0.0 if names else patience))
-        found: list[Any] = self._cache.get(what, (0.0, names))[1]
-        return found
+        cached: list[Any] = self._cache.get(what, (0.0, names))[1]
+        return cached
 
     def _start_read(self, what: str, session: Session, former: list[str], read: Callable[[Session], list[str]]) -> threading.Event:
         done = self._busy[what] = threading.Event()
@@ -213,8 +213,8 @@ class NameMatcher:
 
 def _whole_string(argument: StringArgument, text: str) -> str:
     """Return the whole string, with the part after the cursor: in a query the tables come after the columns."""
-    at = text.rfind(argument.text) + len(argument.text) if argument.text else len(text)
-    return argument.text + text[at:].partition(argument.quote)[0]
+    end = text.rfind(argument.text) + len(argument.text) if argument.text else len(text)
+    return argument.text + text[end:].partition(argument.quote)[0]
 
 
 def _quoted(name: str) -> str:

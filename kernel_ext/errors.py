@@ -53,10 +53,10 @@ def error_lines(error: BaseException, trace: TracebackType | None) -> list[str]:
     message = error.message if isinstance(error, KStreamsError) else str(error)
     first, *rest = clean_text(message).splitlines() or [""]
     lines = [f"{type(error).__name__}: {first}"]
-    place = user_location(error) or line_in_cell(trace)
-    if place is not None and place[2]:
-        written = one_line(without_secrets(_as_written(place[2])), limit=160)
-        lines.append(f"  {one_line(_short(place[0]))}, line {place[1]}: {written}")
+    location = user_location(error) or line_in_cell(trace)
+    if location is not None and location[2]:
+        written = one_line(without_secrets(_as_written(location[2])), limit=160)
+        lines.append(f"  {one_line(_short(location[0]))}, line {location[1]}: {written}")
     elif rest:
         more = [part.strip() for part in rest if not part.startswith(("  in node ", "  record "))]
         lines += ["  " + " ".join(more)] if more else []
@@ -69,12 +69,12 @@ def record_line(error: BaseException) -> list[str]:
     """Return node, task and record of an error on one line; empty if the error names none of them."""
     if not isinstance(error, KStreamsError):
         return []
-    place = error.record_position
+    position = error.record_position
     names = [f"{what} {one_line(name)}" for what, name in (("node", error.node), ("task", error.task)) if name]
-    if place is None:
+    if position is None:
         return [f"  in {', '.join(names)}"] if len(names) == 2 else []
     record = error.fields.get("record")
-    text = f"record {one_line(place)}" + (f": {shown(record)}" if record is not None else "")
+    text = f"record {one_line(position)}" + (f": {shown(record)}" if record is not None else "")
     return [f"  in {', '.join([*names, text])}"]
 
 
@@ -82,8 +82,8 @@ def recovery_lines(error: BaseException, variables: Mapping[str, Any]) -> list[s
     """Return the calls that continue after an application failed at a record: show it, skip it, edit the function."""
     if not isinstance(error, KStreamsError):
         return []
-    place, name, node = error.record_position, error.application, error.node
-    if place is None or name is None or node is None:  # a refused call: the application did not fail there
+    position, name, node = error.record_position, error.application, error.node
+    if position is None or name is None or node is None:  # a refused call: the application did not fail there
         return []
     held = [key for key, value in variables.items() if isinstance(value, Application) and value.name == name and not key.startswith("_")]
     app = held[0] if held else f"session.applications[{name!r}]"
@@ -96,24 +96,24 @@ def recovery_lines(error: BaseException, variables: Mapping[str, Any]) -> list[s
         edit = f"or give it the serde in the builder, then {app}.edit(builder)"
     else:
         edit = f"edit the function: %%topo_edit {name} {node}"
-    return [f"  show this record: {app}.failed_record · skip it: {app}.skip({str(place)!r}) · {one_line(edit)}"]
+    return [f"  show this record: {app}.failed_record · skip it: {app}.skip({str(position)!r}) · {one_line(edit)}"]
 
 
 def line_in_cell(trace: TracebackType | None) -> tuple[str, int, str] | None:
     """Return the last line of a cell (or of the user's module) in a traceback."""
-    found = None
+    location = None
     for frame, line in walk_tb(trace):
         file = frame.f_code.co_filename
         if not is_users(file) or file.startswith(_HERE):
             continue
-        found = (file, line, linecache.getline(file, line).strip())
-    return found
+        location = (file, line, linecache.getline(file, line).strip())
+    return location
 
 
 def _as_written(text: str) -> str:
     """Return a magic as the user wrote it, not as IPython runs it."""
-    found = re.match(r"get_ipython\(\)\.run_(line|cell)_magic\('(\w+)', '(.*?)'", text)
-    return text if found is None else f"{'%' if found[1] == 'line' else '%%'}{found[2]} {found[3]}".replace("\\'", "'").strip()
+    call = re.match(r"get_ipython\(\)\.run_(line|cell)_magic\('(\w+)', '(.*?)'", text)
+    return text if call is None else f"{'%' if call[1] == 'line' else '%%'}{call[2]} {call[3]}".replace("\\'", "'").strip()
 
 
 def _short(file: str) -> str:

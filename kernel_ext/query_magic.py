@@ -64,16 +64,16 @@ class QueryMagics(Magics):
 
     def _find(self, name: str) -> tuple[Application, StoreBuilder]:
         session = self._workspace.current
-        known = {} if session is None else dict(session.applications)
+        applications = {} if session is None else dict(session.applications)
         of, dot, rest = name.partition(".")
-        if dot and of in known and rest in known[of].stores:
-            return known[of], known[of].topology.store(rest)
-        found = [app for app in known.values() if name in app.stores]
-        if len(found) == 1:
-            return found[0], found[0].topology.store(name)
-        if found:
-            raise UsageError(f"several applications have a store {name!r}: {', '.join(f'{app.name}.{name}' for app in found)}")
-        stores = ", ".join(f"{app.name}.{store}" for app in known.values() for store in app.stores)
+        if dot and of in applications and rest in applications[of].stores:
+            return applications[of], applications[of].topology.store(rest)
+        owners = [app for app in applications.values() if name in app.stores]
+        if len(owners) == 1:
+            return owners[0], owners[0].topology.store(name)
+        if owners:
+            raise UsageError(f"several applications have a store {name!r}: {', '.join(f'{app.name}.{name}' for app in owners)}")
+        stores = ", ".join(f"{app.name}.{store}" for app in applications.values() for store in app.stores)
         raise UsageError(f"no store {name!r}; {f'there are {stores}' if stores else 'no application has a store'}")
 
 

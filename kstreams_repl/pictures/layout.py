@@ -72,12 +72,12 @@ def lay_out(
     y, height = _rows(layers, size, gap_y)
     left = min(x[name] - widths[name] / 2 for row in layers for name in row)
     right = max(x[name] + widths[name] / 2 for row in layers for name in row)
-    at = {name: (x[name] - left, y[layer[name]]) for name in size}
+    centres = {name: (x[name] - left, y[layer[name]]) for name in size}
     points = {name: (x[name] - left, y[index]) for index, row in enumerate(layers) for name in row}
     # edges and chains correspond, except for self-loops, which have no chain
     remaining = iter(chains)
     routes = tuple(_route(edge, next(remaining) if edge[0] != edge[1] else [edge[0], edge[1]], points, size) for edge in edges)
-    return Layout(at, routes, right - left, height)
+    return Layout(centres, routes, right - left, height)
 
 
 def lay_out_parts(
@@ -92,7 +92,7 @@ def lay_out_parts(
     parts = _parts([box.id for box in boxes], edges)
     if len(parts) == 1:
         return lay_out(boxes, edges, gap_x=gap_x, gap_y=gap_y)
-    at: dict[str, Point] = {}
+    centres: dict[str, Point] = {}
     routes: dict[int, tuple[Point, ...]] = {}
     left = top = tallest = widest = 0.0
     inner = []
@@ -103,11 +103,11 @@ def lay_out_parts(
     for mine, laid in inner:
         if left and left + laid.width > width:
             left, top, tallest = 0.0, top + tallest + gap_y, 0.0
-        at |= {name: (x + left, y + top) for name, (x, y) in laid.centres.items()}
+        centres |= {name: (x + left, y + top) for name, (x, y) in laid.centres.items()}
         routes |= {index: tuple((x + left, y + top) for x, y in way) for index, way in zip(mine, laid.routes, strict=True)}
         left, tallest = left + laid.width + gap_x, max(tallest, laid.height)
         widest = max(widest, left - gap_x)
-    return Layout(at, tuple(routes[index] for index in range(len(edges))), widest, top + tallest)
+    return Layout(centres, tuple(routes[index] for index in range(len(edges))), widest, top + tallest)
 
 
 def _parts(names: Sequence[str], edges: Sequence[tuple[str, str]]) -> list[set[str]]:
@@ -284,7 +284,7 @@ def _place(
             wanted, weights = [], []
             for name in row:
                 near = towards[name] or other[name]
-                wanted.append(sum(x[at] for at in near) / len(near) if near else x[name])
+                wanted.append(sum(x[neighbour] for neighbour in near) / len(near) if near else x[name])
                 # bends have a high weight so that long edges are straight; a box without neighbours in this direction has a low
                 # one
                 weights.append(4.0 if name not in real else 1.0 if towards[name] else 0.25)

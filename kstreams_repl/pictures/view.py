@@ -40,8 +40,8 @@ def simplified(picture: Picture, view: View | None = None) -> Picture:
     view = view or View()
     if not view.repartitions:
         picture = _fold_repartitions(picture)
-    known = {cluster.id for cluster in picture.clusters}
-    for cluster in sorted(view.collapsed & known):
+    clusters = {cluster.id for cluster in picture.clusters}
+    for cluster in sorted(view.collapsed & clusters):
         picture = _collapse(picture, cluster)
     return picture if view.names else replace(picture, shapes=tuple(map(_plainly_named, picture.shapes)))
 
@@ -73,17 +73,17 @@ def link_rates(picture: Picture) -> list[float | None]:
         return None if mark is None else mark.rate
 
     kinds = {shape.id: shape.kind for shape in picture.shapes}
-    found: list[float | None] = []
+    rates: list[float | None] = []
     for link in picture.links:
         if link.state:
-            found.append(None)
+            rates.append(None)
         elif entering[link.target] == 1 and of(link.target) is not None:
-            found.append(of(link.target))  # the only link into its target
+            rates.append(of(link.target))  # the only link into its target
         elif kinds[link.source] in (Kind.SOURCE, Kind.SINK, Kind.REPARTITION):
-            found.append(of(link.source))  # these kinds forward every record
+            rates.append(of(link.source))  # these kinds forward every record
         else:
-            found.append(None)
-    return found
+            rates.append(None)
+    return rates
 
 
 # ---- repartitioning
@@ -136,7 +136,7 @@ def _repartition_mark(marks: list[tuple[Shape, Mark]], general: str | None) -> M
 
 def _collapse(picture: Picture, cluster: int) -> Picture:
     inside = [shape for shape in picture.shapes if shape.cluster == cluster]
-    label = next(found.label for found in picture.clusters if found.id == cluster)
+    label = next(each.label for each in picture.clusters if each.id == cluster)
     nodes, stores = (sum(shape.kind in kinds for shape in inside) for kinds in (_NODES, (Kind.STORE,)))
     counts = [counted(nodes, "node"), *([counted(stores, "store")] if stores else [])]
     box = Shape(f"part:{cluster}", Kind.SUBTOPOLOGY, label, ", ".join(counts))
@@ -147,7 +147,7 @@ def _collapse(picture: Picture, cluster: int) -> Picture:
         elif shape is inside[0]:
             drawn.append(box)
     merged = _merged(picture, tuple(drawn), {shape.id: box.id for shape in inside}, _subtopology_mark)
-    return replace(merged, clusters=tuple(found for found in picture.clusters if found.id != cluster))
+    return replace(merged, clusters=tuple(each for each in picture.clusters if each.id != cluster))
 
 
 def _subtopology_mark(marks: list[tuple[Shape, Mark]], general: str | None) -> Mark:
@@ -182,7 +182,7 @@ def _merged(
     for shape in picture.shapes:
         if shape.id in goes and shape.id in picture.marks:
             standing.setdefault(goes[shape.id], []).append((shape, picture.marks[shape.id]))
-    marks |= {name: mark_of(found, picture.common_state) for name, found in standing.items()}
+    marks |= {name: mark_of(state, picture.common_state) for name, state in standing.items()}
     return replace(picture, shapes=shapes, links=tuple(links), marks=marks)
 
 

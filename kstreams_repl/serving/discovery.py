@@ -196,8 +196,8 @@ class Discovery:
             return {0: list(keys)}
         serialize = builder.key_serde.serialize
         groups: dict[int, list[Any]] = {}
-        wanted = list(keys)
-        for key, partition in zip(wanted, partitions_for_keys([serialize(key) or b"" for key in wanted], count), strict=True):
+        listed = list(keys)
+        for key, partition in zip(listed, partitions_for_keys([serialize(key) or b"" for key in listed], count), strict=True):
             groups.setdefault(partition, []).append(key)
         return groups
 
@@ -222,14 +222,14 @@ class Discovery:
         Raises:
             UnknownStateStoreError: the application has no such store.
         """
-        found = self.stores.get(store)
-        if found is None:
+        store_builder = self.stores.get(store)
+        if store_builder is None:
             raise UnknownStateStoreError(
                 f"there is no store {store!r}",
                 hint=did_you_mean(store, self.stores) or f"the stores are {sorted(self.stores)}",
                 store=store,
             )
-        return found
+        return store_builder
 
     def _host(self, now: Placement, place: str) -> StreamsMetadata:
         own = [task for task, at in now.active.items() if at == place]

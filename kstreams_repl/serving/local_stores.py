@@ -158,22 +158,22 @@ class LocalStores:
 
     def _directories(self) -> dict[TaskId, dict[str, Path]]:
         """Return the directories of each task by the executor directory that holds them."""
-        at, found = self._found
+        read_at, directories = self._found
         now = time.monotonic()
-        if now - at <= CHECK_SECONDS:
-            return found
-        found = {}
+        if now - read_at <= CHECK_SECONDS:
+            return directories
+        directories = {}
         lease = self.lease
         on_cluster = lease is not None and lease.remote  # the driver's own files are outdated
         for pattern in (*(() if on_cluster else ("tasks/*/data.mdb",)), f"{PREFIX}*/*/data.mdb"):
             for data in self._base.glob(pattern):
                 with suppress(ValueError):
                     held = data.parent.parent.name
-                    place = DRIVER if held == "tasks" else held.removeprefix(PREFIX)
-                    found.setdefault(TaskId.parse(data.parent.name), {})[place] = data.parent
-        found = dict(sorted(found.items()))
-        self._found = (now, found)
-        return found
+                    holder = DRIVER if held == "tasks" else held.removeprefix(PREFIX)
+                    directories.setdefault(TaskId.parse(data.parent.name), {})[holder] = data.parent
+        directories = dict(sorted(directories.items()))
+        self._found = (now, directories)
+        return directories
 
     # ---- views
 
@@ -268,9 +268,9 @@ class LocalStores:
     def _judge(self, path: Path, view: TaskView) -> TaskStatus:
         """Return whether the files are those of an active task whose owner is in force."""
         task, owner, held = view.reader.task, view.owner, path.parent.name
-        place = DRIVER if held == "tasks" else held.removeprefix(PREFIX)
+        holder = DRIVER if held == "tasks" else held.removeprefix(PREFIX)
         active = None if self._directory_of is None else self._directory_of().get(task)
-        if active is not None and active != place:
+        if active is not None and active != holder:
             return TaskStatus(False, f"it is active in {active}, not here")
         lease = self.lease
         if not view.is_active:
@@ -286,9 +286,9 @@ class LocalStores:
     @property
     def lease(self) -> Lease | None:
         """The last command to the instances, from the driver on this host; None if there is none."""
-        at, lease = self._lease
+        read_at, lease = self._lease
         now = time.monotonic()
-        if now - at > CHECK_SECONDS:
+        if now - read_at > CHECK_SECONDS:
             lease = read_lease(control_directory(self._root, self.application_id))
             self._lease = (now, lease)
         return lease
@@ -336,11 +336,11 @@ class LocalStores:
         Raises:
             InvalidStateStoreError: there is none.
         """
-        found = self.partitions(store, stale=stale)
-        if not found:
+        partitions = self.partitions(store, stale=stale)
+        if not partitions:
             self.refuse_memory(store)
             raise self._missing(store, 0)
-        return found
+        return partitions
 
     def close(self) -> None:
         """Close all files. The next query opens them again."""

@@ -53,17 +53,17 @@ class ReadEngine:
 
     def get(self, key: bytes) -> bytes | None:
         tree = self._found or self._tree()
-        found = None if tree is None else tree.get(self._view.transaction, key)
-        if found is not None and self._view.counts_bytes:
-            self._view.bytes_read += len(key) + len(found)
-        return found
+        value = None if tree is None else tree.get(self._view.transaction, key)
+        if value is not None and self._view.counts_bytes:
+            self._view.bytes_read += len(key) + len(value)
+        return value
 
     def get_many(self, keys: Sequence[bytes]) -> Sequence[bytes | None]:
         tree = self._tree()
-        found = [None] * len(keys) if tree is None else tree.get_many(self._view.transaction, keys)
+        values = [None] * len(keys) if tree is None else tree.get_many(self._view.transaction, keys)
         if self._view.counts_bytes:
-            self._view.bytes_read += sum(len(key) + len(row) for key, row in zip(keys, found, strict=True) if row is not None)
-        return found
+            self._view.bytes_read += sum(len(key) + len(row) for key, row in zip(keys, values, strict=True) if row is not None)
+        return values
 
     def range(
         self, low: bytes | None = None, high: bytes | None = None, reverse: bool = False, limit: int | None = None
@@ -71,8 +71,8 @@ class ReadEngine:
         tree = self._tree()
         if tree is None:
             return iter(())
-        found = tree.range(self._view.transaction, low, high, reverse)
-        return self._counted(found) if self._view.counts_bytes else found
+        rows = tree.range(self._view.transaction, low, high, reverse)
+        return self._counted(rows) if self._view.counts_bytes else rows
 
     def _counted(self, rows: Iterator[Row]) -> Iterator[Row]:
         for row in rows:
@@ -159,16 +159,16 @@ class TaskView:
         self._reload.append(callback)
 
     def _meta(self, key: bytes) -> bytes | None:
-        found: bytes | None = self.transaction.get(key, None, self.reader.meta)
-        return found
+        value: bytes | None = self.transaction.get(key, None, self.reader.meta)
+        return value
 
     # ---- what a query reads
 
     def tree(self, name: str) -> LmdbTree | None:
         """Return an engine's rows; None while nothing was written to it."""
-        found = self.reader.engines.get(name)
-        self._lacks = self._lacks or found is None
-        return found
+        engine = self.reader.engines.get(name)
+        self._lacks = self._lacks or engine is None
+        return engine
 
     def store(self, builder: StoreBuilder, *, headers: bool = False) -> Any:
         """Return a store, opened at its first use. Call it after `begin`.
@@ -179,8 +179,8 @@ class TaskView:
         Raises:
             InvalidStateStoreError: headers are wanted, and the rows here have none yet.
         """
-        found = self._stores.get(builder.name)
-        return self._opened(builder, headers) if found is None or builder.headers else found
+        opened = self._stores.get(builder.name)
+        return self._opened(builder, headers) if opened is None or builder.headers else opened
 
     def _opened(self, builder: StoreBuilder, headers: bool) -> Any:
         """Return a store in the format that its rows have: it may be that of an earlier version of the topology."""

@@ -220,7 +220,7 @@ MUTANTS: dict[str, Mutant] = {
     "a missing offset is reset": Mutant(
         _OFFSETS,
         (
-            ("        if known is None:\n            known = _in_store(environment, partition)\n", ""),
+            ("        if last_commit is None:\n            last_commit = _in_store(environment, partition)\n", ""),
             ("elif environment.commit_id >= 0 and ", "elif False and "),
         ),
         "take-over 4: no reset over a store",

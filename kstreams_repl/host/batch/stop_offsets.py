@@ -44,7 +44,7 @@ def bounded_partitions(topology: Topology, config: StreamsConfig, inputs: Iterab
     name, through = str(config["application.id"]), config["repl.autostop.through"]
     own = {internal_topic(name, topic) for topic in topology.internal_topics}
     written = set(topology.sink_topics()) - set(topology.internal_topics)
-    both = sorted({at.topic for at in inputs} & written)
+    both = sorted({partition.topic for partition in inputs} & written)
     if both and through == "refuse":
         raise TopologyError(
             f"a bounded run of {name} writes and reads {', '.join(map(repr, both))}: it cannot be known who else writes there, and so "
@@ -54,7 +54,7 @@ def bounded_partitions(topology: Topology, config: StreamsConfig, inputs: Iterab
             topic=both[0],
         )
     intermediate = own | (set(both) if through == "own" else set())
-    return [at for at in inputs if at.topic not in intermediate]
+    return [partition for partition in inputs if partition.topic not in intermediate]
 
 
 def stop_offsets(
@@ -62,15 +62,15 @@ def stop_offsets(
 ) -> dict[TopicPartition, int]:
     """Return where these partitions stop, as of now."""
     ends = admin.end_offsets(bounded, isolation=isolation)
-    wanted: Mapping[TopicPartition, int | None] = {}
+    limits: Mapping[TopicPartition, int | None] = {}
     if stop.time_ms is not None:
-        wanted = admin.offsets_for_time(dict.fromkeys(bounded, stop.time_ms))
+        limits = admin.offsets_for_time(dict.fromkeys(bounded, stop.time_ms))
     elif stop.records is not None:
         first = admin.beginning_offsets(bounded)
-        wanted = {at: stop.records + (committed[at].offset if at in committed else first[at]) for at in bounded}
+        limits = {at: stop.records + (committed[at].offset if at in committed else first[at]) for at in bounded}
     elif stop.offsets is not None:
-        wanted = {at: stop.offsets.get(at.topic, {}).get(at.partition, _committed(committed, at)) for at in bounded}
-    return {at: end if (offset := wanted.get(at)) is None else min(offset, end) for at, end in ends.items()}
+        limits = {at: stop.offsets.get(at.topic, {}).get(at.partition, _committed(committed, at)) for at in bounded}
+    return {at: end if (offset := limits.get(at)) is None else min(offset, end) for at, end in ends.items()}
 
 
 def begin_run(admin: Admin, topology: Topology, plan: ApplicationPlan, last: StopOffsets | None) -> StopOffsets:
@@ -92,7 +92,7 @@ def begin_run(admin: Admin, topology: Topology, plan: ApplicationPlan, last: Sto
         plan.generation,
         1 if last is None else last.run + 1,
         by_topic(stops),
-        starts=by_topic({at: found.offset for at, found in committed.items()}),
+        starts=by_topic({at: offset.offset for at, offset in committed.items()}),
         at_ms=time.time_ns() // 1_000_000,
         counts=base64.b64encode(counts).decode("ascii"),
     )
@@ -132,15 +132,15 @@ def bounded_plan(
 
 def stops_of(record: StopOffsets, bounded: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     """Return the stop offset of each bounded partition; 0 for one that was created after the run began."""
-    return {at: record.offsets.get(at.topic, {}).get(str(at.partition), 0) for at in bounded}
+    return {partition: record.offsets.get(partition.topic, {}).get(str(partition.partition), 0) for partition in bounded}
 
 
 def by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
     """Return offsets as the journal writes them."""
-    found: dict[str, dict[str, int]] = {}
-    for at, offset in sorted(offsets.items()):
-        found.setdefault(at.topic, {})[str(at.partition)] = offset
-    return found
+    topics: dict[str, dict[str, int]] = {}
+    for partition, offset in sorted(offsets.items()):
+        topics.setdefault(partition.topic, {})[str(partition.partition)] = offset
+    return topics
 
 
 def by_partition(offsets: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:

@@ -229,7 +229,7 @@ class JournalState:
         """Drop what instances of earlier generations reported; kept offsets and stop offsets stay until the controller replaces them."""
         self._reports = {slot: report for slot, report in self._reports.items() if report.generation >= generation}
         self._measured = {slot: measured for slot, measured in self._measured.items() if measured.generation >= generation}
-        self._claims = {at: claim for at, claim in self._claims.items() if claim.generation >= generation}
+        self._claims = {key: claim for key, claim in self._claims.items() if claim.generation >= generation}
         self._orders = {name: order for name, order in self._orders.items() if order.generation >= generation}
         self._taps = {name: tap for name, tap in self._taps.items() if tap.generation >= generation}
         self._working, self._homes, self._busy = {}, {}, None
@@ -259,9 +259,9 @@ class JournalState:
         elif family == "tap":
             return self._taps.pop(rest, None) is not None
         elif family == "claim":
-            gone = [at for at, claim in self._claims.items() if claim.key == name]
-            for at in gone:
-                del self._claims[at]
+            gone = [key for key, claim in self._claims.items() if claim.key == name]
+            for key in gone:
+                del self._claims[key]
             return bool(gone)
         else:
             return False

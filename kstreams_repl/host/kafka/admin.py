@@ -75,10 +75,10 @@ class Admin(GroupAdmin):
             >>> session.admin.partitions("words")
             2
         """
-        known = self.topics(internal=True)
-        if topic not in known:
-            raise unknown_topic(topic, (name for name in known if not name.startswith("__")))
-        return known[topic]
+        counts = self.topics(internal=True)
+        if topic not in counts:
+            raise unknown_topic(topic, (name for name in counts if not name.startswith("__")))
+        return counts[topic]
 
     def describe_topics(self, names: Iterable[str]) -> dict[str, TopicDescription]:
         """Return the descriptions of those topics that exist, by name.
@@ -93,16 +93,16 @@ class Admin(GroupAdmin):
             >>> session.admin.describe_topics(["words", "no-such-topic"])["words"].partitions
             2
         """
-        wanted = list(dict.fromkeys(names))
-        if not wanted:
+        topics = list(dict.fromkeys(names))
+        if not topics:
             return {}
-        futures = self._client.describe_topics(TopicCollection(wanted), request_timeout=self._seconds)
-        found = {}
+        futures = self._client.describe_topics(TopicCollection(topics), request_timeout=self._seconds)
+        descriptions = {}
         for name, future in futures.items():
             described = self._result(future, "describing a topic", topic=name, missing=None)
             if described is not None:
-                found[name] = TopicDescription(name, str(described.topic_id), len(described.partitions), described.is_internal)
-        return found
+                descriptions[name] = TopicDescription(name, str(described.topic_id), len(described.partitions), described.is_internal)
+        return descriptions
 
     def missing_rights(self, *, reads: Collection[str], writes: Collection[str], group: str) -> tuple[str, ...]:
         """Return which rights (ACLs) of an application the user lacks, each as text: ``READ on topic words``.
@@ -164,12 +164,12 @@ class Admin(GroupAdmin):
             >>> session.admin.create_topics([NewTopicSpec("notes", 1), NewTopicSpec("drafts", 1)])
             ('notes', 'drafts')
         """
-        wanted = {spec.name: spec for spec in specs}
-        if not wanted:
+        by_name = {spec.name: spec for spec in specs}
+        if not by_name:
             return ()
         new = [
             NewTopic(spec.name, spec.partitions, replication_factor=spec.replication or -1, config=dict(spec.configs))
-            for spec in wanted.values()
+            for spec in by_name.values()
         ]
         created = []
         for name, future in self._client.create_topics(new, request_timeout=self._seconds).items():
@@ -186,7 +186,7 @@ class Admin(GroupAdmin):
                         f"topic {name!r} exists already", hint="delete it first, or pass exist_ok=True", topic=name
                     ) from error
                 raise self._translated(error, f"creating the topic {name!r}", topic=name) from error
-        partitions = {spec.name: spec.partitions if spec.name in created else 1 for spec in wanted.values()}
+        partitions = {spec.name: spec.partitions if spec.name in created else 1 for spec in by_name.values()}
         self._await("the new topics to become visible", lambda: self._are_visible(partitions))
         return tuple(created)
 
@@ -250,11 +250,11 @@ class Admin(GroupAdmin):
             >>> session.admin.delete_topics(["temporary", "no-such-topic"])
             ('temporary',)
         """
-        wanted = list(dict.fromkeys(names))
-        if not wanted:
+        topics = list(dict.fromkeys(names))
+        if not topics:
             return ()
         gone = []
-        for name, future in self._client.delete_topics(wanted, request_timeout=self._seconds).items():
+        for name, future in self._client.delete_topics(topics, request_timeout=self._seconds).items():
             if self._result(future, f"deleting the topic {name!r}", topic=name, missing=_ABSENT) is not _ABSENT:
                 gone.append(name)
         self._await("the topics to be deleted", lambda: not set(gone) & set(self.topics(internal=True)))
@@ -276,12 +276,12 @@ class Admin(GroupAdmin):
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in dict.fromkeys(names)]
         if not resources:
             return {}
-        found = {}
+        configs = {}
         for resource, future in self._client.describe_configs(resources, request_timeout=self._seconds).items():
             entries = self._result(future, f"reading the configuration of {resource.name!r}", missing=None)
             if entries is not None:
-                found[resource.name] = {name: entry.value for name, entry in entries.items()}
-        return found
+                configs[resource.name] = {name: entry.value for name, entry in entries.items()}
+        return configs
 
     def alter_topic_configs(self, topic: str, configs: Mapping[str, str]) -> None:
         """Set these configurations of a topic, leave the others unchanged, and wait until the broker reports the new values.
@@ -381,7 +381,7 @@ class Admin(GroupAdmin):
 
         def settled() -> bool:
             stable = self.end_offsets(ends, isolation="read_committed")
-            return all(stable[at] >= end for at, end in ends.items())
+            return all(stable[partition] >= end for partition, end in ends.items())
 
         self._await("an open transaction to end", settled)
         return ends
@@ -439,7 +439,7 @@ class Admin(GroupAdmin):
             >>> _ = session.admin.create_topic("purged", 1)
             >>> session.admin.delete_records({TopicPartition("purged", 0): 0})
         """
-        requests = [ClientTopicPartition(at.topic, at.partition, offset) for at, offset in before.items()]
+        requests = [ClientTopicPartition(partition.topic, partition.partition, offset) for partition, offset in before.items()]
         if not requests:
             return
         self._of_leaders(lambda: self._client.delete_records(requests, request_timeout=self._seconds), "purging")
@@ -449,21 +449,21 @@ class Admin(GroupAdmin):
     def _list_offsets(self, specs: Mapping[TopicPartition, OffsetSpec], isolation: Isolation) -> dict[TopicPartition, int]:
         if not specs:
             return {}
-        request = {ClientTopicPartition(at.topic, at.partition): spec for at, spec in specs.items()}
+        request = {ClientTopicPartition(partition.topic, partition.partition): spec for partition, spec in specs.items()}
         options = {"isolation_level": _ISOLATION[isolation], "request_timeout": self._seconds}
-        found = self._of_leaders(lambda: self._client.list_offsets(request, **options), "reading offsets of")
-        return {at: listed.offset for at, listed in found.items()}
+        listings = self._of_leaders(lambda: self._client.list_offsets(request, **options), "reading offsets of")
+        return {partition: listed.offset for partition, listed in listings.items()}
 
     def _of_leaders(self, call: Callable[[], Mapping[ClientTopicPartition, Future[Any]]], doing: str) -> dict[TopicPartition, Any]:
         """Return what the partitions' leaders answer; the call is repeated while one is not known, or not yet leader of a new topic."""
         deadline = time.monotonic() + self._seconds
         while True:
-            found, answers = {}, call()
+            results, answers = {}, call()
             try:
                 for partition, future in answers.items():
                     what = f"{doing} {partition.topic}-{partition.partition}"
-                    found[TopicPartition(partition.topic, partition.partition)] = self._in_time(future, what)
-                return found
+                    results[TopicPartition(partition.topic, partition.partition)] = self._in_time(future, what)
+                return results
             except KafkaException as error:
                 inside = error_of(error)
                 if inside is None or inside.code() not in _LEADERLESS or time.monotonic() > deadline:

@@ -69,13 +69,13 @@ def fetch_offsets(consumer: Any, partitions: Iterable[TopicPartition], seconds: 
     """
     handle = _handle(consumer)
     if handle is None:
-        asked = [ClientTopicPartition(at.topic, at.partition) for at in partitions]
+        asked = [ClientTopicPartition(partition.topic, partition.partition) for partition in partitions]
         return [_plain(answer) for answer in consumer.committed(asked, timeout=seconds)]
     library = _library()
     listed = library.rd_kafka_topic_partition_list_new(0)
     try:
-        for at in partitions:
-            library.rd_kafka_topic_partition_list_add(listed, at.topic.encode(), at.partition)
+        for partition in partitions:
+            library.rd_kafka_topic_partition_list_add(listed, partition.topic.encode(), partition.partition)
         code = library.rd_kafka_committed(handle, listed, int(seconds * 1000))
         if code:
             raise KafkaException(KafkaError(code))
@@ -95,27 +95,27 @@ def send_offsets(producer: Any, offsets: Mapping[TopicPartition, OffsetAndMetada
     """
     handle = _handle(producer)
     if handle is None:
-        plain = [ClientTopicPartition(at.topic, at.partition, offset, text) for at, (offset, text) in offsets.items()]
+        plain = [ClientTopicPartition(partition.topic, partition.partition, offset, text) for partition, (offset, text) in offsets.items()]
         producer.send_offsets_to_transaction(plain, group, seconds)
         return
     library = _library()
-    known = ctypes.c_void_p()
-    _check(library.rd_kafka_consumer_group_metadata_read(ctypes.byref(known), group, len(group)))
+    metadata = ctypes.c_void_p()
+    _check(library.rd_kafka_consumer_group_metadata_read(ctypes.byref(metadata), group, len(group)))
     listed = library.rd_kafka_topic_partition_list_new(len(offsets))
     texts = [ctypes.create_string_buffer(text.encode()) for _, text in offsets.values()]
     try:
-        for at in offsets:
-            library.rd_kafka_topic_partition_list_add(listed, at.topic.encode(), at.partition)
+        for partition in offsets:
+            library.rd_kafka_topic_partition_list_add(listed, partition.topic.encode(), partition.partition)
         for row, ((offset, _), text) in enumerate(zip(offsets.values(), texts, strict=True)):
             element = listed.contents.elems[row]
             element.offset, element.metadata, element.metadata_size = offset, ctypes.addressof(text), len(text) - 1
-        _check(library.rd_kafka_send_offsets_to_transaction(handle, listed, known, int(seconds * 1000)))
+        _check(library.rd_kafka_send_offsets_to_transaction(handle, listed, metadata, int(seconds * 1000)))
     finally:
         for row in range(listed.contents.cnt):  # Python owns the buffers; librdkafka would free them with the list
             listed.contents.elems[row].metadata = None
             listed.contents.elems[row].metadata_size = 0
         library.rd_kafka_topic_partition_list_destroy(listed)
-        library.rd_kafka_consumer_group_metadata_destroy(known)
+        library.rd_kafka_consumer_group_metadata_destroy(metadata)
 
 
 def _handle(client: Any) -> ctypes.c_void_p | None:

@@ -57,15 +57,15 @@ def committed_by(
             if inside is None or inside.code() not in _NOT_YET or time.monotonic() > deadline:
                 raise translate(error, "reading committed offsets", bootstrap_servers=bootstrap_servers) from error
             time.sleep(0.05)
-    found = {}
+    offsets = {}
     for result in answer:
-        at = result.partition
+        partition = result.partition
         if result.error is not None:
-            raise translate(result.error, "reading committed offsets", topic=at.topic, bootstrap_servers=bootstrap_servers)
+            raise translate(result.error, "reading committed offsets", topic=partition.topic, bootstrap_servers=bootstrap_servers)
         if result.offset >= 0:
             # Metadata written up to release 0.1 ends in a zero byte.
-            found[at] = CommittedOffset(result.offset, result.metadata.rstrip(b"\0").decode("utf-8", "replace"))
-    return found
+            offsets[partition] = CommittedOffset(result.offset, result.metadata.rstrip(b"\0").decode("utf-8", "replace"))
+    return offsets
 
 
 _NOT_YET = (
@@ -182,11 +182,11 @@ class GroupAdmin(AdminCalls):
             >>> session.admin.delete_groups(["old-reports", "no-such-group"])
             ('old-reports',)
         """
-        wanted = list(dict.fromkeys(names))
-        if not wanted:
+        groups = list(dict.fromkeys(names))
+        if not groups:
             return ()
         gone = []
-        for name, future in self._client.delete_consumer_groups(wanted, request_timeout=self._seconds).items():
+        for name, future in self._client.delete_consumer_groups(groups, request_timeout=self._seconds).items():
             try:
                 self._in_time(future, f"deleting the group {name!r}")
                 gone.append(name)

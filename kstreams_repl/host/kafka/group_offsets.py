@@ -22,11 +22,11 @@ def assign(consumer: Consumer, positions: Mapping[TopicPartition, int]) -> None:
     A new client that looks for the partition leaders between two connection attempts retries only after a second. Requesting the metadata
     first avoids that; a cluster that does not answer is reported by the read that follows.
     """
-    topic = next((at.topic for at in positions), None)
+    topic = next((partition.topic for partition in positions), None)
     if topic is not None:
         with suppress(KafkaException):
             consumer.list_topics(topic, timeout=_CONNECT_SECONDS)
-    consumer.assign([ClientTopicPartition(at.topic, at.partition, offset) for at, offset in positions.items()])
+    consumer.assign([ClientTopicPartition(partition.topic, partition.partition, offset) for partition, offset in positions.items()])
 
 
 def assign_more(consumer: Consumer, positions: Mapping[TopicPartition, int]) -> None:
@@ -36,16 +36,16 @@ def assign_more(consumer: Consumer, positions: Mapping[TopicPartition, int]) -> 
 
 def unassign(consumer: Consumer, partitions: Iterable[TopicPartition]) -> None:
     """Remove these partitions from the assignment; reading of the others continues at their positions."""
-    consumer.incremental_unassign([ClientTopicPartition(at.topic, at.partition) for at in partitions])
+    consumer.incremental_unassign([ClientTopicPartition(partition.topic, partition.partition) for partition in partitions])
 
 
 def pause(consumer: Consumer, partitions: Iterable[TopicPartition]) -> None:
     """Stop fetching these partitions. Prefetched records are dropped and fetched again later, so use this for long pauses only."""
-    consumer.pause([ClientTopicPartition(at.topic, at.partition) for at in partitions])
+    consumer.pause([ClientTopicPartition(partition.topic, partition.partition) for partition in partitions])
 
 
 def resume(consumer: Consumer, partitions: Iterable[TopicPartition]) -> None:
-    consumer.resume([ClientTopicPartition(at.topic, at.partition) for at in partitions])
+    consumer.resume([ClientTopicPartition(partition.topic, partition.partition) for partition in partitions])
 
 
 def known_end(consumer: Consumer, partition: TopicPartition) -> int | None:
@@ -56,8 +56,8 @@ def known_end(consumer: Consumer, partition: TopicPartition) -> int | None:
 
 def positions(consumer: Consumer, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     """Return the next offset of each partition that has been read from, beyond the last message or marker that was consumed."""
-    found = consumer.position([ClientTopicPartition(at.topic, at.partition) for at in partitions])
-    return {TopicPartition(at.topic, at.partition): at.offset for at in found if at.offset >= 0}
+    answers = consumer.position([ClientTopicPartition(partition.topic, partition.partition) for partition in partitions])
+    return {TopicPartition(partition.topic, partition.partition): partition.offset for partition in answers if partition.offset >= 0}
 
 
 def is_partition_end(error: KafkaError) -> bool:

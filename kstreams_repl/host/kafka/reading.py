@@ -68,25 +68,25 @@ def ranges_of(
         UnknownTopicError: the topic does not exist.
     """
     count = admin.partitions(topic)
-    wanted = [TopicPartition(topic, number) for number in (range(count) if partitions is None else partitions)]
-    beyond = [at.partition for at in wanted if not 0 <= at.partition < count]
+    requested = [TopicPartition(topic, number) for number in (range(count) if partitions is None else partitions)]
+    beyond = [partition.partition for partition in requested if not 0 <= partition.partition < count]
     if beyond:
         raise CallError(f"topic {topic!r} has {count} partitions, there is no partition {beyond[0]}", topic=topic, partition=beyond[0])
-    first = admin.beginning_offsets(wanted)
-    after = admin.settled_end_offsets(wanted) if settled else admin.end_offsets(wanted, isolation=isolation)
-    low = {at: _bound(start, at, first[at]) for at in wanted}
-    high = {at: _bound(end, at, after[at]) for at in wanted}
+    first = admin.beginning_offsets(requested)
+    after = admin.settled_end_offsets(requested) if settled else admin.end_offsets(requested, isolation=isolation)
+    low = {partition: _bound(start, partition, first[partition]) for partition in requested}
+    high = {partition: _bound(end, partition, after[partition]) for partition in requested}
     if since_ms is not None:
-        for at, offset in admin.offsets_for_time({at: since_ms for at in wanted}).items():
-            low[at] = max(low[at], after[at] if offset is None else offset)
+        for partition, offset in admin.offsets_for_time({partition: since_ms for partition in requested}).items():
+            low[partition] = max(low[partition], after[partition] if offset is None else offset)
     if until_ms is not None:
-        for at, offset in admin.offsets_for_time({at: until_ms for at in wanted}).items():
-            high[at] = high[at] if offset is None else min(high[at], offset)
+        for partition, offset in admin.offsets_for_time({partition: until_ms for partition in requested}).items():
+            high[partition] = high[partition] if offset is None else min(high[partition], offset)
     ranges = []
-    for at in wanted:
-        ending = min(high[at], after[at])
-        starting = max(low[at], first[at])
-        ranges.append(OffsetRange(at, min(starting, ending), ending))
+    for partition in requested:
+        ending = min(high[partition], after[partition])
+        starting = max(low[partition], first[partition])
+        ranges.append(OffsetRange(partition, min(starting, ending), ending))
     return tuple(ranges)
 
 
@@ -180,10 +180,10 @@ def positions(consumer: Consumer, partitions: Iterable[TopicPartition]) -> dict[
     """Return the consumer's next offset in each partition that has one; it also advances over markers and compacted ranges."""
     asked = [ClientTopicPartition(at.topic, at.partition) for at in partitions]
     try:
-        found = consumer.position(asked)
+        answers = consumer.position(asked)
     except KafkaException as error:
         raise translate(error, "reading the position") from error
-    return {TopicPartition(at.topic, at.partition): at.offset for at in found if at.offset != OFFSET_INVALID and at.offset >= 0}
+    return {TopicPartition(at.topic, at.partition): at.offset for at in answers if at.offset != OFFSET_INVALID and at.offset >= 0}
 
 
 def is_passing_for_reader(error: KafkaError) -> bool:

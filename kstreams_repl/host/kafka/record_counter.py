@@ -49,28 +49,28 @@ class RecordCounter:
         """
         with self._lock:
             now = time.monotonic()
-            for key in [key for key, known in self._counted.items() if now - known.since > _KEEP_SECONDS][:_MOST_KEPT]:
+            for key in [key for key, entry in self._counted.items() if now - entry.since > _KEEP_SECONDS][:_MOST_KEPT]:
                 del self._counted[key]
-            wanted = {(item.partition, item.start): item for item in ranges}
-            for key, item in wanted.items():
+            by_start = {(item.partition, item.start): item for item in ranges}
+            for key, item in by_start.items():
                 if key not in self._counted or self._counted[key].end > item.end:  # the topic was deleted and created again
                     self._counted[key] = _Counted(item.start, 0, now)
-            self._read(settings, wanted, most)
-            found = {
-                item.partition: self._counted[key].records if self._counted[key].end >= item.end else None for key, item in wanted.items()
+            self._read(settings, by_start, most)
+            records = {
+                item.partition: self._counted[key].records if self._counted[key].end >= item.end else None for key, item in by_start.items()
             }
             while len(self._counted) > _MOST_KEPT:
                 del self._counted[next(iter(self._counted))]
-            return found
+            return records
 
     def behind(
         self, settings: ClientSettings, ranges: Iterable[OffsetRange], *, most: int = FEW_OFFSETS
     ) -> dict[TopicPartition, int]:
         """Return how many records are behind: the readable ones, or if these are unknown the offsets. Arguments as of `count`."""
-        wanted = list(ranges)
-        counted = self.count(settings, wanted, most=most)
+        listed = list(ranges)
+        counted = self.count(settings, listed, most=most)
         return {
-            item.partition: max(0, item.end - item.start) if (records := counted[item.partition]) is None else records for item in wanted
+            item.partition: max(0, item.end - item.start) if (records := counted[item.partition]) is None else records for item in listed
         }
 
     def _read(self, settings: ClientSettings, wanted: dict[tuple[TopicPartition, int], OffsetRange], most: int) -> None:

@@ -130,15 +130,15 @@ def _run_sql(query: str, source: TableCatalog, limits: Limits, pushed: _Pushed) 
         needed = rows_needed(parsed) if pushed.first_rows else None
         limits = replace(limits, columns=columns_needed(parsed), first=max(needed[1], FIRST_READ) if needed else None)
         view = _Views(database, with_value=re.search(r"\bvalue\b", query, re.IGNORECASE) is not None, typed=pushed.typed)
-        found = _tables(database, parsed, source, limits, bounds=pushed.bounds)
-        scans = {place: table for place, table in found.items() if isinstance(table, TopicScan)}
-        reads = {place: view.of(*place, table) for place, table in found.items() if place not in scans}
+        tables = _tables(database, parsed, source, limits, bounds=pushed.bounds)
+        scans = {name: table for name, table in tables.items() if isinstance(table, TopicScan)}
+        reads = {name: view.of(*name, table) for name, table in tables.items() if name not in scans}
         if any(scan.offsets > FIRST_READ for scan in scans.values()) and (limits.columns is None or "value" in limits.columns):
             _check_columns(database, query, view, scans)
-        reads |= {place: view.of(*place, scan) for place, scan in scans.items()}
-        of_tables = [read for read in (reads[place] for place in found) if read is not None]
+        reads |= {name: view.of(*name, scan) for name, scan in scans.items()}
+        of_tables = [read for read in (reads[name] for name in tables) if read is not None]
         empty += [read.name for read in of_tables if not read.rows]
-        relation = _relation(database, query, empty, partly=any(getattr(table, "narrowed", False) for table in found.values()))
+        relation = _relation(database, query, empty, partly=any(getattr(table, "narrowed", False) for table in tables.values()))
         if needed is not None and any(scan.is_part for scan in scans.values()) and _rows_of(database, relation) < needed[0]:
             raise _MoreRowsNeeded
         return SqlResult(
@@ -167,7 +167,7 @@ def _tables(
     """Return the tables that a query names, by schema and name; topics have yet to be read."""
     tables = table_names(parsed)
     source.expect([(schema, name) for schema, name, _ in tables])
-    found: dict[tuple[str, str], Any] = {}
+    tables_by_name: dict[tuple[str, str], Any] = {}
     seen: dict[tuple[str, str], str] = {}
     for schema, name, is_cte in tables:
         same = seen.setdefault((schema.lower(), name.lower()), name)
@@ -177,10 +177,10 @@ def _tables(
         needed = bounds_of(parsed, schema, name, lambda moment: _milliseconds(database, moment)) if bounds else {}
         table = source.table(schema, name, replace(limits, bounds=needed))
         if table is not None:
-            found[schema, name] = table
+            tables_by_name[schema, name] = table
         elif not is_cte and not _is_catalog(schema, name):
             raise _unknown(schema, name, source)
-    return found
+    return tables_by_name
 
 
 def _milliseconds(database: duckdb.DuckDBPyConnection, moment: JsonMapping) -> int | None:
@@ -205,16 +205,16 @@ def _check_columns(
     Raises:
         SqlError: it does. A name that resembles no other may be that of a rare field: the topics must be read.
     """
-    for place, scan in scans.items():
-        view.of(*place, scan.sample())
+    for table, scan in scans.items():
+        view.of(*table, scan.sample())
     try:
         database.sql(query)
     except duckdb.FatalException:
         raise
     except duckdb.Error as error:
-        missing, known = missing_column(error), _known_columns(database)
-        if missing is not None and get_close_matches(missing.lower(), [name.lower() for name in known], n=1, cutoff=ALIKE):
-            mistaken = explain(error, (), known)
+        missing, columns = missing_column(error), _known_columns(database)
+        if missing is not None and get_close_matches(missing.lower(), [name.lower() for name in columns], n=1, cutoff=ALIKE):
+            mistaken = explain(error, (), columns)
             hint = f"{mistaken.hint} No record of a sample has {missing!r}; to_json(value)->>{_text(missing)} reads a field that few have"
             raise SqlError(mistaken.message, hint=hint) from error
 
@@ -376,16 +376,16 @@ def _relation(database: duckdb.DuckDBPyConnection, query: str, empty: list[str],
 
 
 def _unknown(schema: str, name: str, source: TableCatalog) -> SqlError:
-    known = sorted(name for name in source.names() if not name.startswith("_"))  # IPython's _1, _2, … can be dataframes
+    names = sorted(name for name in source.names() if not name.startswith("_"))  # IPython's _1, _2, … can be dataframes
     shown = f"{schema}.{name}" if schema else name
-    if schema and shown in known:
+    if schema and shown in names:
         raise SqlError(
             f"there is no {schema!r} with a {name!r}", hint=f"quote names that contain a dot: FROM {quote_identifier(shown)}", table=shown
         )
-    listed = ", ".join(known[:10]) + (", …" if len(known) > 10 else "")
+    listed = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
     return SqlError(
         f"there is no topic, store or dataframe {shown!r}",
-        hint=did_you_mean(name, known) or (f"existing names: {listed}" if known else "no topic exists yet; produce one first"),
+        hint=did_you_mean(name, names) or (f"existing names: {listed}" if names else "no topic exists yet; produce one first"),
         table=shown,
     )
 

@@ -98,8 +98,8 @@ def planned(
         table = pieces._table(sample)
     else:
         logs: dict[int, LogRows] = {}
-        for at, batch in sample:
-            logs.setdefault(at.partition, LogRows(store, at.partition)).add(batch)
+        for partition, batch in sample:
+            logs.setdefault(partition.partition, LogRows(store, partition.partition)).add(batch)
         assert key_serde is not None and value_serde is not None
         table = store_table(store, [log.rows() for log in logs.values()], key_serde=key_serde, value_serde=value_serde)
     structures = _structures(table)

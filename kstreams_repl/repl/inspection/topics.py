@@ -115,10 +115,10 @@ class TopicScan:
         taken = {item.partition: item for item in self._taken}
         held: dict[int, Batches] = {item.partition.partition: [] for item in ranges}
         began = reported_at = time.monotonic()
-        for at, batch in read_ranges(self._settings, ranges):
-            held[at.partition].append((at, batch))
+        for partition, batch in read_ranges(self._settings, ranges):
+            held[partition.partition].append((partition, batch))
             got, waiting = got + len(batch), waiting + len(batch)
-            self._records += bisect_left(batch.offsets, taken[at].end) - bisect_left(batch.offsets, taken[at].start)
+            self._records += bisect_left(batch.offsets, taken[partition].end) - bisect_left(batch.offsets, taken[partition].start)
             if waiting >= PIECE:
                 waiting = 0
                 yield from self._give(held)
@@ -183,7 +183,7 @@ def _within(admin: Admin, ranges: Sequence[OffsetRange], bounds: Mapping[str, Bo
     low = max((bound for bound in (offsets.low, *among[:1]) if bound is not None), default=0)
     high = min((bound for bound in (offsets.high, *among[-1:]) if bound is not None), default=None)
     kept = [item.partition for item in ranges if partitions.admit(item.partition.partition)]
-    since = admin.offsets_for_time({at: time.low for at in kept}) if time.low is not None and kept else {}
+    since = admin.offsets_for_time({partition: time.low for partition in kept}) if time.low is not None and kept else {}
     within = []
     for item in ranges:
         nothing = item.partition not in kept or offsets.among == frozenset() or since.get(item.partition, 0) is None
@@ -196,13 +196,13 @@ def _within(admin: Admin, ranges: Sequence[OffsetRange], bounds: Mapping[str, Bo
 def ends_of(ranges: Sequence[OffsetRange], records: int) -> list[OffsetRange]:
     """Return the first and the last offsets of each range, `records` altogether."""
     each = max(records // (2 * max(len(ranges), 1)), 1)
-    found = []
+    pieces = []
     for item in ranges:
         if item.end - item.start <= 2 * each:
-            found.append(item)
+            pieces.append(item)
         else:
-            found += [OffsetRange(item.partition, item.start, item.start + each), OffsetRange(item.partition, item.end - each, item.end)]
-    return found
+            pieces += [OffsetRange(item.partition, item.start, item.start + each), OffsetRange(item.partition, item.end - each, item.end)]
+    return pieces
 
 
 def _outside(item: OffsetRange, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
@@ -280,10 +280,10 @@ def _columns(
     offsets: list[int] = []
     timestamps: list[int] = []
     headers: list[Headers | None] = []
-    for at, batch in batches:
+    for partition, batch in batches:
         keys += batch.keys
         values += batch.values
-        partitions += [at.partition] * len(batch)
+        partitions += [partition.partition] * len(batch)
         offsets += batch.offsets
         timestamps += batch.timestamps
         headers += batch.headers or [None] * len(batch)

@@ -81,7 +81,7 @@ class Reset(Frames):
         if self.directory is not None:
             shutil.rmtree(self.directory, ignore_errors=True)
         # 4. Offsets.
-        client.admin.commit_offsets(self.name, {at: new for at, (_, new) in self.offsets.items()})
+        client.admin.commit_offsets(self.name, {partition: new for partition, (_, new) in self.offsets.items()})
         self.applied = True
         return self
 
@@ -109,7 +109,7 @@ class Reset(Frames):
         """
         rows = [("delete topic", topic, "") for topic in self.topics]
         rows += [("delete local state", str(self.directory), "")] if self.directory else []
-        rows += [("offset", str(at), f"{old} -> {new}") for at, (old, new) in sorted(self.offsets.items())]
+        rows += [("offset", str(partition), f"{old} -> {new}") for partition, (old, new) in sorted(self.offsets.items())]
         if self.stop_offsets is not None:
             rows.append(("drop stop offsets", f"run {self.stop_offsets.run}", ""))
         if not rows:
@@ -152,12 +152,12 @@ def reset_of(
         return Reset(client, name, topics=(), directory=None, offsets={}, stop_offsets=dropped)
     topics = tuple(topic for topic in cleanup.topics if topic != journal)
     committed = {at: found.offset for at, found in client.admin.committed_offsets(name, stable=False).items() if at.topic not in topics}
-    known = sorted({at.topic for at in committed})
+    consumed = sorted({at.topic for at in committed})
     for topic in input_topics or ():
-        if topic not in known:
+        if topic not in consumed:
             raise UnknownTopicError(
                 f"{name} has no offsets of {topic!r}",
-                hint=did_you_mean(topic, known) or f"it has offsets of {', '.join(known) or 'no topic'}",
+                hint=did_you_mean(topic, consumed) or f"it has offsets of {', '.join(consumed) or 'no topic'}",
                 topic=topic,
             )
     chosen = {at: offset for at, offset in committed.items() if input_topics is None or at.topic in input_topics}
@@ -173,18 +173,18 @@ def _new_offsets(
     first = client.admin.beginning_offsets(committed)
     last = client.admin.end_offsets(committed)
     if shift_by is not None:
-        wanted = {at: offset + shift_by for at, offset in committed.items()}
+        targets = {partition: offset + shift_by for partition, offset in committed.items()}
     elif to == "earliest":
         return first
     elif to == "latest":
         return last
     elif isinstance(to, int) and not isinstance(to, bool):
-        wanted = dict.fromkeys(committed, to)
+        targets = dict.fromkeys(committed, to)
     else:
         at_ms = milliseconds(to)
-        found = client.admin.offsets_for_time(dict.fromkeys(committed, at_ms))
-        wanted = {at: last[at] if offset is None else offset for at, offset in found.items()}
-    return {at: min(max(offset, first[at]), last[at]) for at, offset in wanted.items()}
+        by_time = client.admin.offsets_for_time(dict.fromkeys(committed, at_ms))
+        targets = {partition: last[partition] if offset is None else offset for partition, offset in by_time.items()}
+    return {partition: min(max(offset, first[partition]), last[partition]) for partition, offset in targets.items()}
 
 
 def refuse_both(to: Any, shift_by: int | None) -> None:

@@ -57,14 +57,14 @@ class ChangeReader:
 
     def changes(self, partition: int, batch: RecordBatch) -> list[Change]:
         """Return the changes of a batch in order; a record that a serde cannot read has its bytes."""
-        found = []
+        decoded = []
         if batch.headers is not None and self._frame is not None:
             batch = self._frame(batch)
         for key, value, timestamp, offset in zip(batch.keys, batch.values, batch.timestamps, batch.offsets, strict=True):
             if key is None:
                 continue
             plain, bounds = self._split(key, self._size)
-            found.append({
+            decoded.append({
                 "key": _read(self._key, plain),
                 **bounds,
                 "value": None if value is None else _read(self._value, value),
@@ -72,7 +72,7 @@ class ChangeReader:
                 "partition": partition,
                 "offset": offset,
             })  # fmt: skip
-        return found
+        return decoded
 
 
 def _read(serde: Serde, data: bytes) -> Any:
@@ -158,11 +158,11 @@ class ChangelogFeed:
     def between(self, start: Offsets, end: Offsets) -> Any:
         """Iterate over the changes from `start` to `end`, in batches (changes, offsets after them)."""
         admin = Admin(self._settings)
-        wanted = [part for part, offset in end.items() if start.get(part, 0) < offset]
-        if not wanted:
+        partitions = [part for part, offset in end.items() if start.get(part, 0) < offset]
+        if not partitions:
             return
-        for at, batch in read_ranges(self._settings, ranges_of(admin, self._topic, partitions=wanted, start=start, end=end)):
-            yield self._reader.changes(at.partition, batch), {at.partition: batch.offsets[-1] + 1}
+        for partition, batch in read_ranges(self._settings, ranges_of(admin, self._topic, partitions=partitions, start=start, end=end)):
+            yield self._reader.changes(partition.partition, batch), {partition.partition: batch.offsets[-1] + 1}
 
     def _follow(self) -> None:
         import time
@@ -176,22 +176,22 @@ class ChangelogFeed:
                 self._settings, group_id=READ_GROUP, isolation="read_committed", events=ClientEvents(), fetch_wait_max_ms=100
             )
             assign(consumer, start)
-            self._next = {at.partition: offset for at, offset in start.items()}
+            self._next = {partition.partition: offset for partition, offset in start.items()}
             self._ready.set()
             idle = time.monotonic()
             while True:
                 first = consumer.poll(0.05)  # `consume` alone waits its whole time for more than what has come
                 messages = [] if first is None else [first, *consumer.consume(1_000, 0)]
-                found = [
-                    (self._reader.changes(at.partition, batch), {at.partition: batch.offsets[-1] + 1})
-                    for at, batch in columns(messages, lambda message, error: None)
+                batches = [
+                    (self._reader.changes(partition.partition, batch), {partition.partition: batch.offsets[-1] + 1})
+                    for partition, batch in columns(messages, lambda message, error: None)
                     if batch.offsets
                 ]
                 with self._lock:
-                    if not found:  # a position also advances over markers: without it a resumed reader would read them again
-                        self._next |= {at.partition: offset for at, offset in positions(consumer, parts).items()}
+                    if not batches:  # a position also advances over markers: without it a resumed reader would read them again
+                        self._next |= {partition.partition: offset for partition, offset in positions(consumer, parts).items()}
                     now = time.monotonic()
-                    for changes, after in found:
+                    for changes, after in batches:
                         self._next |= after
                         for offer in self._listeners:
                             offer(changes, after, now)

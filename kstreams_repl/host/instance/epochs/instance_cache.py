@@ -71,8 +71,8 @@ class InstanceCache:
         with self._lock:
             idle = ((key, kept.instance.plan.generation) for key, kept in self._kept.items())
             running = ((key, handover.generation) for key, handover in self._handovers.items() if handover.is_running)
-            found = [slot for (name, slot), of in (*running, *idle) if name == application_id and of <= generation]
-            return tuple(dict.fromkeys(found))
+            slots = [slot for (name, slot), of in (*running, *idle) if name == application_id and of <= generation]
+            return tuple(dict.fromkeys(slots))
 
     def lifecycle(self, plan: ApplicationPlan, slot: int) -> RunnerLifecycle:
         """Return the states of a slot in this generation; after a final one, new ones."""
@@ -87,13 +87,13 @@ class InstanceCache:
         """
         with self._lock:
             mine = {key: handover for key, handover in self._handovers.items() if key[0] == plan.application_id}
-            found = mine.get((plan.application_id, slot))
-            if found is not None and found.generation != plan.generation:
-                found = None
-            ended = [self._handovers.pop(key) for key, handover in mine.items() if handover is not found]
+            current = mine.get((plan.application_id, slot))
+            if current is not None and current.generation != plan.generation:
+                current = None
+            ended = [self._handovers.pop(key) for key, handover in mine.items() if handover is not current]
         for handover in ended:
             handover.end()
-        return found
+        return current
 
     def register(self, plan: ApplicationPlan, handover: EpochHandover) -> None:
         """Register a runner that is about to begin."""
@@ -177,18 +177,18 @@ class InstanceCache:
     def close_idle(self, application_id: str | None = None) -> None:
         """Close idle kept instances, of one application or of all."""
         with self._lock:
-            found = self._take_out([key for key in self._kept if application_id in (None, key[0])])
+            taken = self._take_out([key for key in self._kept if application_id in (None, key[0])])
         try:
-            for kept in found:
+            for kept in taken:
                 _close(kept.instance)
         finally:
-            self._closed(found)
+            self._closed(taken)
 
     def _take_out(self, keys: Iterable[SlotKey]) -> list[_Kept]:
         """Remove these instances, and block opening their stores until `_closed`. Call with the lock held; close without it."""
-        found = [self._kept.pop(key) for key in keys]
-        self._closing.update(kept.instance.plan.application_id for kept in found)
-        return found
+        taken = [self._kept.pop(key) for key in keys]
+        self._closing.update(kept.instance.plan.application_id for kept in taken)
+        return taken
 
     def _closed(self, found: Iterable[_Kept]) -> None:
         with self._lock:

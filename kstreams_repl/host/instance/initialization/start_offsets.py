@@ -47,25 +47,25 @@ def start_offsets(
         TaskCorruptedError: a store has content, but the offset of its input is lost.
         InputOffsetError: there is no usable offset, and ``auto.offset.reset`` is 'none'.
     """
-    wanted = {partition: spec for spec in specs for partition in spec.partitions}
-    committed = admin.committed_offsets(plan.application_id, list(wanted))
+    by_partition = {partition: spec for spec in specs for partition in spec.partitions}
+    committed = admin.committed_offsets(plan.application_id, list(by_partition))
     for spec in specs:
         check_expired_offsets(plan, spec, environments[str(spec.task_id)], committed, admin)
-    first = admin.beginning_offsets(list(wanted))
-    last = admin.end_offsets(list(wanted), isolation="read_uncommitted")
+    first = admin.beginning_offsets(list(by_partition))
+    last = admin.end_offsets(list(by_partition), isolation="read_uncommitted")
     starts = {}
-    for partition, spec in wanted.items():
-        known = committed.get(partition)
+    for partition, spec in by_partition.items():
+        last_commit = committed.get(partition)
         environment = environments[str(spec.task_id)]
-        if known is None:
-            known = _in_store(environment, partition)
-        if known is not None:
-            offset = max(known.offset, first[partition]) if _may_skip(spec, partition) else known.offset
+        if last_commit is None:
+            last_commit = _in_store(environment, partition)
+        if last_commit is not None:
+            offset = max(last_commit.offset, first[partition]) if _may_skip(spec, partition) else last_commit.offset
             in_log = first[partition] <= offset <= last[partition]
             if not in_log:
                 offset = _after_loss(plan, spec, partition, offset, first[partition], last[partition], admin)
-            skipped = 0 if in_log else max(0, offset - known.offset)
-            starts[partition] = StartOffset(offset, decode(known.metadata), reset=not in_log, skipped=skipped)
+            skipped = 0 if in_log else max(0, offset - last_commit.offset)
+            starts[partition] = StartOffset(offset, decode(last_commit.metadata), reset=not in_log, skipped=skipped)
         elif environment.commit_id >= 0 and not _is_new(environment, partition) and any(s.persistent for s in spec.subtopology.stores):
             raise TaskCorruptedError(
                 f"task {spec.task_id} has local state of commit {environment.commit_id}, but {partition} has no committed offset",
@@ -91,8 +91,8 @@ def _in_store(environment: Environment, partition: TopicPartition) -> CommittedO
 
 def _is_new(environment: Environment, partition: TopicPartition) -> bool:
     """Return whether the task's last commit knew its inputs but not this one: it was added since, or its topic was recreated."""
-    known = {name: offset for name, offset in environment.positions.items() if name.startswith(INPUT)}
-    return bool(known) and known.get(f"{INPUT}{partition}", RECREATED) == RECREATED
+    inputs = {name: offset for name, offset in environment.positions.items() if name.startswith(INPUT)}
+    return bool(inputs) and inputs.get(f"{INPUT}{partition}", RECREATED) == RECREATED
 
 
 def _may_skip(spec: TaskSpec, partition: TopicPartition) -> bool:
@@ -109,8 +109,8 @@ def _beginning(plan: ApplicationPlan, partition: TopicPartition, policy: str, fi
         return first
     ago = duration_ms(policy)
     latest = _latest(plan, partition, last, admin)  # before the lookup by time: every later record has an offset at or above it
-    found = None if ago is None else admin.offsets_for_time({partition: max(0, wall_clock() - ago)})[partition]
-    return latest if found is None else found
+    offset = None if ago is None else admin.offsets_for_time({partition: max(0, wall_clock() - ago)})[partition]
+    return latest if offset is None else offset
 
 
 def _latest(plan: ApplicationPlan, partition: TopicPartition, last: int, admin: Admin) -> int:

@@ -75,7 +75,7 @@ class ClosingOrder:
                     written.setdefault(topic, set()).add(spec.task_id.subtopology)
         parents: dict[int, set[int]] = {}
         for task, partitions in self.tasks.items():
-            writers = [written.get(at.topic, set()) for at in partitions if plan.stops is None or at not in plan.stops]
+            writers = [written.get(partition.topic, set()) for partition in partitions if plan.stops is None or partition not in plan.stops]
             parents.setdefault(task.subtopology, set()).update(*writers)
         self._upstream = {number: _reachable(number, parents) for number in parents}
 

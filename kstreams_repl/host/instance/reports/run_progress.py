@@ -58,7 +58,7 @@ class RunProgress:
     @property
     def input_left(self) -> int:
         """Offsets to go of the input alone: intermediate topics grow while the run goes on."""
-        return sum(offsets for at, offsets in self.left.items() if at not in self.intermediate)
+        return sum(offsets for partition, offsets in self.left.items() if partition not in self.intermediate)
 
 
 def progress_of(
@@ -80,9 +80,9 @@ def progress_of(
         >>> progress_of({a: 120, b: 7}, {a: 120}, {b: 9}).left
         {TopicPartition(topic='app-by-origin-repartition', partition=0): 2}
     """
-    wanted = {**stops, **ends}
-    left = {at: max(1, to - committed.get(at, 0)) for at, to in wanted.items() if committed.get(at, -1) < to}
-    return RunProgress(left, len(wanted), waiting or {}, intermediate=ends.keys())
+    limits = {**stops, **ends}
+    left = {partition: max(1, to - committed.get(partition, 0)) for partition, to in limits.items() if committed.get(partition, -1) < to}
+    return RunProgress(left, len(limits), waiting or {}, intermediate=ends.keys())
 
 
 def progress_since(admin: Admin, plan: ApplicationPlan, committed: Mapping[TopicPartition, CommittedOffset]) -> RunProgress:
@@ -98,7 +98,7 @@ def progress_since(admin: Admin, plan: ApplicationPlan, committed: Mapping[Topic
 
 def input_partitions(plan: ApplicationPlan) -> list[TopicPartition]:
     """Return the input partitions of all tasks."""
-    return sorted({at for specs in plan.assignment for spec in specs for at in spec.partitions})
+    return sorted({partition for specs in plan.assignment for spec in specs for partition in spec.partitions})
 
 
 def waiting_records(
@@ -126,11 +126,11 @@ def unwritten_commits(
 def _counts(
     name: str, tasks: Mapping[TaskId, Iterable[TopicPartition]], committed: Mapping[TopicPartition, CommittedOffset]
 ) -> dict[TaskId, int]:
-    found = {
+    counts = {
         task: max((decode(committed[at].metadata).entries.get(name, 0) for at in partitions if at in committed), default=0)
         for task, partitions in tasks.items()
     }
-    return {task: count for task, count in found.items() if count > 0}
+    return {task: count for task, count in counts.items() if count > 0}
 
 
 def closed_tasks(

@@ -27,8 +27,8 @@ _LOG = logging.getLogger("kstreams_repl.host.spark")
 
 def growth_of(topology: Any, plan: ApplicationPlan, counts: Mapping[str, int]) -> dict[str, tuple[int, int]]:
     """Return input topics with more partitions than planned: name -> (planned, now). New topics that match a pattern count from 0."""
-    inputs = {at.topic for specs in plan.assignment for spec in specs for at in spec.partitions}
-    inputs |= {at.topic for at in plan.global_partitions}
+    inputs = {partition.topic for specs in plan.assignment for spec in specs for partition in spec.partitions}
+    inputs |= {partition.topic for partition in plan.global_partitions}
     own = own_topics(topology, plan.application_id)
     internal = {internal_topic(plan.application_id, name) for name in topology.internal_topics}
     grown = {
@@ -46,8 +46,8 @@ def growth_of(topology: Any, plan: ApplicationPlan, counts: Mapping[str, int]) -
 
 def gone_topics(plan: ApplicationPlan, counts: Mapping[str, int]) -> tuple[str, ...]:
     """Return the topics of the plan's tasks, and global ones, that no longer exist."""
-    inputs = {at.topic for specs in plan.assignment for spec in specs for at in spec.partitions}
-    return tuple(sorted((inputs | {at.topic for at in plan.global_partitions}) - counts.keys()))
+    inputs = {partition.topic for specs in plan.assignment for spec in specs for partition in spec.partitions}
+    return tuple(sorted((inputs | {partition.topic for partition in plan.global_partitions}) - counts.keys()))
 
 
 def loss(application_id: str, gone: Collection[str]) -> UnknownTopicError:

@@ -139,8 +139,8 @@ class Generations:
 
     def end(self) -> int:
         """The current end offset of the journal; later records are at or after it."""
-        at = TopicPartition(journal_topic_name(self._application_id), 0)
-        return self._admin.end_offsets([at], isolation="read_uncommitted")[at]
+        journal = TopicPartition(journal_topic_name(self._application_id), 0)
+        return self._admin.end_offsets([journal], isolation="read_uncommitted")[journal]
 
     @property
     def slots(self) -> int:
@@ -239,9 +239,9 @@ class Generations:
             self._write(self._desired_now)
         fence_instances(plan.settings, self._application_id, silent, timeout_ms=plan.config["transaction.timeout.ms"])
         kept: dict[str, dict[str, KeptOffset]] = {}
-        inputs = [at for specs in plan.assignment for spec in specs for at in spec.partitions]
-        for at, committed in self._admin.committed_offsets(self._application_id, inputs).items():
-            kept.setdefault(at.topic, {})[str(at.partition)] = KeptOffset(committed.offset, committed.metadata)
+        inputs = [partition for specs in plan.assignment for spec in specs for partition in spec.partitions]
+        for partition, committed in self._admin.committed_offsets(self._application_id, inputs).items():
+            kept.setdefault(partition.topic, {})[str(partition.partition)] = KeptOffset(committed.offset, committed.metadata)
         ids = {name: topic.id for name, topic in self._admin.describe_topics(kept).items()}
         keeping = KeptOffsets(plan.generation, kept, _now(), ids)
         runs = (replace(self.run, state="finished"),) if finished and self.run is not None else ()
@@ -327,8 +327,8 @@ class Generations:
         if self._kept is None:
             return {}
         kept = {TopicPartition(topic, int(n)): at for topic, of in self._kept.offsets.items() for n, at in of.items() if n.isdecimal()}
-        known = self._admin.committed_offsets(self._application_id, list(kept))
-        lacking = {at: (offset.offset, offset.metadata) for at, offset in kept.items() if at not in known}
+        committed = self._admin.committed_offsets(self._application_id, list(kept))
+        lacking = {at: (offset.offset, offset.metadata) for at, offset in kept.items() if at not in committed}
         there = self._admin.describe_topics({at.topic for at in lacking})
         ids = self._kept.topics
         return {at: offset for at, offset in lacking.items() if at.topic in there and ids.get(at.topic) == there[at.topic].id}
@@ -360,11 +360,11 @@ def announce(version: VersionText, settings: ClientSettings, admin: Admin, appli
 
 
 def _by_task(slots: Mapping[str, tuple[str, ...]]) -> dict[TaskId, tuple[int, ...]]:
-    found: dict[TaskId, tuple[int, ...]] = {}
+    slots_of: dict[TaskId, tuple[int, ...]] = {}
     for slot, tasks in slots.items():
         for task in tasks:
-            found[TaskId.parse(task)] = (*found.get(TaskId.parse(task), ()), int(slot))
-    return found
+            slots_of[TaskId.parse(task)] = (*slots_of.get(TaskId.parse(task), ()), int(slot))
+    return slots_of
 
 
 def _now() -> int:

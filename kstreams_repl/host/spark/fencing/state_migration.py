@@ -92,13 +92,13 @@ class Migration:
         last: dict[tuple[int, bytes], LastRow] = {}
         ranges = ranges_of(admin, self.changelog, settled=True)
         self.check_whole(ranges)
-        for at, batch in read_ranges(settings, ranges):
+        for partition, batch in read_ranges(settings, ranges):
             headers = batch.headers or [None] * len(batch)
             for key, value, timestamp, own in zip(batch.keys, batch.values, batch.timestamps, headers, strict=True):
                 if key is not None and value is not None:
-                    last[at.partition, key] = (value, timestamp, own) if own else (value, timestamp)
+                    last[partition.partition, key] = (value, timestamp, own) if own else (value, timestamp)
                 elif key is not None:
-                    last.pop((at.partition, key), None)
+                    last.pop((partition.partition, key), None)
         return self.converted(last, admin.partitions(self.changelog))
 
     def check_whole(self, ranges: Iterable[OffsetRange]) -> None:

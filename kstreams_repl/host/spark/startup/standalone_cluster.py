@@ -75,12 +75,12 @@ class StandaloneCluster:
             return self
         self._directory = Path(self._wanted_directory or tempfile.mkdtemp(prefix="kstreams-cluster-"))
         try:
-            place = self._run("master", "master.Master", "--port", "0")
-            self._master = _await(place, r"Starting Spark master at (spark://\S+)")
+            directory = self._run("master", "master.Master", "--port", "0")
+            self._master = _await(directory, r"Starting Spark master at (spark://\S+)")
             for number in range(self._count):
                 self._start_worker(number)
-            for place in self._workers.values():
-                _await(place, r"(Successfully registered) with master")
+            for directory in self._workers.values():
+                _await(directory, r"(Successfully registered) with master")
         except BaseException:
             self.stop()
             raise
@@ -102,8 +102,8 @@ class StandaloneCluster:
 
     def executors(self, worker: int) -> list[psutil.Process]:
         """Return the executor processes of a worker, of which there is one for each connected session."""
-        found: list[psutil.Process] = self._process(worker).children()
-        return found
+        children: list[psutil.Process] = self._process(worker).children()
+        return children
 
     def kill_executor(self, worker: int) -> int:
         """Kill (-9) a worker's executor process alone, and return its pid. Its Python workers end by themselves; Spark starts another."""
@@ -167,15 +167,15 @@ class StandaloneCluster:
         }
         command = ["env", *(f"{key}={value}" for key, value in settings.items()), str(Path(home) / "bin" / "spark-class")]
         command += [f"{_DEPLOY}.{main}", "--host", "127.0.0.1", "--webui-port", "0", *arguments]
-        place = BrokerDirectory(self._directory if name == "master" else self._directory / name)
-        place.create()
-        lock = place.acquire()
+        directory = BrokerDirectory(self._directory if name == "master" else self._directory / name)
+        directory.create()
+        lock = directory.acquire()
         try:
             record, remove = BrokerRecord(0, 0, owner_pid=os.getpid()), self._wanted_directory is None and name == "master"
-            self._daemons.append(SupervisedJvm(place, record, command, lock, remove=remove, detach=False))
+            self._daemons.append(SupervisedJvm(directory, record, command, lock, remove=remove, detach=False))
         finally:
             os.close(lock)
-        return place
+        return directory
 
 
 def _await(place: BrokerDirectory, pattern: str) -> str:

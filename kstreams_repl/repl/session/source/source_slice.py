@@ -120,8 +120,8 @@ def program_of(thing: Any, topology: Topology, variables: Mapping[str, Any] | No
         texts, call, ends = _texts(frame)
     expression = _expression.get() or _deployed(frame)
     if expression is None:
-        known = [name for name, value in namespace.items() if value is thing and name.isidentifier() and not name.startswith("_")]
-        expression = known[0] if known else None
+        names = [name for name, value in namespace.items() if value is thing and name.isidentifier() and not name.startswith("_")]
+        expression = names[0] if names else None
     if expression is None:
         return Program(_listing(topology), ("the expression that was deployed",))
     return _Slice(texts, namespace, call, ends=ends).program(topology, thing, expression)
@@ -176,20 +176,20 @@ class _Slice:
 
     def _definitions(self) -> dict[str, Definition]:
         """Return the functions and classes by name, as last run."""
-        found: dict[str, Definition] = {}
+        definitions: dict[str, Definition] = {}
         for statement in sorted(self._statements, key=lambda s: (s.ran, s.place)):
             node = statement.node
             for name in statement.certain:
-                found.pop(name, None)
+                definitions.pop(name, None)
             if isinstance(node, (*FUNCTIONS, ast.ClassDef)) and not node.decorator_list:
-                found[node.name] = node
+                definitions[node.name] = node
             elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda):
-                found |= {target.id: node.value for target in node.targets if isinstance(target, ast.Name)}
-        return found
+                definitions |= {target.id: node.value for target in node.targets if isinstance(target, ast.Name)}
+        return definitions
 
     def program(self, topology: Topology, thing: Any, expression: str) -> Program:
         deployed = _tree(expression, "eval")
-        wanted = list(names_of(deployed).reads)
+        needed = list(names_of(deployed).reads)
         if (effect := self._building.refusal(deployed)) is not None:
             self._missing[f"what was deployed ({effect})"] = None
         for statement in self._statements:
@@ -202,12 +202,12 @@ class _Slice:
                     statement.text, statement.uses = statement.built
                     statement.node, statement.defines = ast.Module(_tree(statement.text).body, []), frozenset()  # type: ignore[assignment]
                 if (effect := self._effect(statement)) is None:
-                    wanted += self._take(statement)
+                    needed += self._take(statement)
                 elif self._building.builds(statement.node):
                     self._leave(statement, "what it builds", effect)
-        self._complete(wanted)
-        while wanted := self._defined_again():
-            self._complete(wanted)
+        self._complete(needed)
+        while needed := self._defined_again():
+            self._complete(needed)
         taken = _in_order(statement for statement in self._statements if statement.taken)
         lines = ["from __future__ import annotations", "import kstreams_repl", f"{BUILDERS} = {{}}", *self._constants.values()]
         before = None
@@ -224,7 +224,7 @@ class _Slice:
 
     def _defined_again(self) -> list[str]:
         """Take the definitions of names that are defined again after a statement that uses them; return the names that these use."""
-        wanted = []
+        needed = []
         for user in [statement for statement in self._statements if statement.taken]:
             for name in user.uses:
                 definers = [s for s in self._statements if name in s.defines and s is not user and id(s) not in self._left]
@@ -235,8 +235,8 @@ class _Slice:
                 if (effect := self._effect(definer)) is not None:
                     self._leave(definer, name, effect)
                 else:
-                    wanted += self._take(definer)
-        return wanted
+                    needed += self._take(definer)
+        return needed
 
     def _effect(self, statement: _Statement) -> str | None:
         """Return the effect of a statement, in words; None if it builds only, perhaps without calls of its blocks that are left out."""
@@ -357,7 +357,7 @@ def _parsed(number: int, text: CellText) -> Iterator[_Statement]:
         alone = node.col_offset == 0 and not shares_lines(tree, node)
         source, built = "\n".join(lines) if alone else ast.unparse(node), _built(node)
         names = names_of(node, annotations=not future)
-        original = {first: source} if built is None else {at: text for at, text in _arguments_in(node, text.text)}
+        original = {first: source} if built is None else {line: text for line, text in _arguments_in(node, text.text)}
         yield _Statement(
             (number, _in_text(node.lineno, node.col_offset)),
             source,
@@ -378,9 +378,9 @@ def _parsed(number: int, text: CellText) -> Iterator[_Statement]:
 
 def _arguments_in(node: ast.stmt, text: str) -> Iterator[tuple[int, str]]:
     """Yield the first line and the text of what a statement deploys."""
-    for found in map(_argument, _deploying(node)):
-        if found is not None:
-            yield found.lineno, ast.get_source_segment(text, found) or ""
+    for argument in map(_argument, _deploying(node)):
+        if argument is not None:
+            yield argument.lineno, ast.get_source_segment(text, argument) or ""
 
 
 def _deploying(node: ast.AST) -> Iterator[ast.Call]:
@@ -394,9 +394,9 @@ def _argument(call: ast.Call) -> ast.expr | None:
     """Return the topology argument of a call."""
     assert isinstance(call.func, ast.Attribute)
     given = [keyword.value for keyword in call.keywords if keyword.arg == "topology"]
-    place = 1 if call.func.attr == "attach" else 0
-    found = given[0] if given else call.args[place] if len(call.args) > place else None
-    return None if isinstance(found, ast.Starred) else found
+    index = 1 if call.func.attr == "attach" else 0
+    argument = given[0] if given else call.args[index] if len(call.args) > index else None
+    return None if isinstance(argument, ast.Starred) else argument
 
 
 def _built(node: ast.stmt) -> tuple[str, frozenset[str]] | None:
@@ -406,13 +406,13 @@ def _built(node: ast.stmt) -> tuple[str, frozenset[str]] | None:
         return None
     if not isinstance(node, ast.Expr | ast.Assign | ast.AnnAssign):
         return "", frozenset()
-    arguments = [found for found in map(_argument, calls) if found is not None]
-    return "\n".join(map(ast.unparse, arguments)), frozenset().union(*(names_of(found).reads for found in arguments))
+    arguments = [argument for argument in map(_argument, calls) if argument is not None]
+    return "\n".join(map(ast.unparse, arguments)), frozenset().union(*(names_of(argument).reads for argument in arguments))
 
 
 def _in_order(statements: Iterable[_Statement]) -> list[_Statement]:
     """Return statements in the order of their cells, each after those that must precede it."""
-    found: dict[int, _Statement] = {}
+    ordered: dict[int, _Statement] = {}
     begun: set[int] = set()
 
     def put(statement: _Statement) -> None:
@@ -420,11 +420,11 @@ def _in_order(statements: Iterable[_Statement]) -> list[_Statement]:
             begun.add(id(statement))
             for earlier in statement.behind:
                 put(earlier)
-            found[id(statement)] = statement
+            ordered[id(statement)] = statement
 
     for statement in sorted(statements, key=lambda statement: statement.place):
         put(statement)
-    return list(found.values())
+    return list(ordered.values())
 
 
 def _user_frame() -> types.FrameType | None:

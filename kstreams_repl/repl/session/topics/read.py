@@ -40,12 +40,12 @@ def read_records(
     offset = int(start) if isinstance(start, Integral) else None
     since = None if start is None or offset is not None or start == "earliest" else milliseconds(start)
     ranges = ranges_of(admin, topic, start=offset, since_ms=since)
-    found, whole = rows_of(admin, ranges, n, first=start is not None)
-    found.sort(key=lambda row: row[:3])
-    count = len(found)
+    rows, whole = rows_of(admin, ranges, n, first=start is not None)
+    rows.sort(key=lambda row: row[:3])
+    count = len(rows)
     if n is not None:
-        found = latest(found, n) if start is None else found[:n]
-    records = decoded(found, topic, key_serde, value_serde)
+        rows = latest(rows, n) if start is None else rows[:n]
+    records = decoded(rows, topic, key_serde, value_serde)
     there = count if whole else total(counter.count(admin.settings, ranges))
     return Records(records, note=_read_note(topic, len(records), there, size_of(ranges)), title=topic)
 
@@ -87,17 +87,17 @@ def rows_of(
     Args:
         few: if `n` is larger than this, the last `n` offsets are taken evenly from the partitions.
     """
-    found: list[_Row] = []
+    merged: list[_Row] = []
     left, size, whole = list(ranges), n, True
     while left:
         taken = [_end_of(item, size, first=first) for item in left]
         if not first and n is not None and n > few:
             taken = list(last_of(left, n))
         rows: dict[int, list[_Row]] = {item.partition.partition: [] for item in taken}
-        for at, batch in read_ranges(admin.settings, taken):
+        for partition, batch in read_ranges(admin.settings, taken):
             headers = batch.headers or [None] * len(batch)
-            rows[at.partition] += zip(
-                batch.timestamps, [at.partition] * len(batch), batch.offsets, batch.keys, batch.values, headers, strict=True
+            rows[partition.partition] += zip(
+                batch.timestamps, [partition.partition] * len(batch), batch.offsets, batch.keys, batch.values, headers, strict=True
             )
         again = []
         for item, part in zip(left, taken, strict=True):
@@ -106,9 +106,9 @@ def rows_of(
                 again.append(item)
                 continue
             whole = whole and part == item
-            found += mine
+            merged += mine
         left, size = again, None if size is None else 4 * size
-    return found, whole
+    return merged, whole
 
 
 def _end_of(item: OffsetRange, size: int | None, *, first: bool) -> OffsetRange:
@@ -140,8 +140,8 @@ def _read_note(topic: str, shown: int, there: int | None, offsets: int) -> str:
 
 def total(counted: Mapping[TopicPartition, int | None]) -> int | None:
     """Return the sum of the records of some partitions; None if that of one is unknown."""
-    known = list(counted.values())
-    return None if None in known else sum(number or 0 for number in known)
+    counts = list(counted.values())
+    return None if None in counts else sum(number or 0 for number in counts)
 
 
 def size_of(ranges: Iterable[OffsetRange]) -> int:

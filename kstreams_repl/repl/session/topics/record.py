@@ -72,10 +72,10 @@ def _between(admin: Admin, topic: str, offsets: Offsets) -> tuple[OffsetRange, .
 def read_records_of(admin: Admin, ranges: Iterable[OffsetRange]) -> list[RecordedRecord]:
     """Return records of one topic by time, those of one partition in offset order."""
     found: list[RecordedRecord] = []
-    for at, batch in read_ranges(admin.settings, ranges):
+    for partition, batch in read_ranges(admin.settings, ranges):
         headers: Iterable[Any] = batch.headers or [None] * len(batch)
         found += [
-            RecordedRecord(at.topic, at.partition, offset, timestamp, key, value, list(own or ()))
+            RecordedRecord(partition.topic, partition.partition, offset, timestamp, key, value, list(own or ()))
             for offset, timestamp, key, value, own in zip(
                 batch.offsets, batch.timestamps, batch.keys, batch.values, headers, strict=True
             )

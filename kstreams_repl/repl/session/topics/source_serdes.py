@@ -37,15 +37,15 @@ def built_with_serdes(
     recorded = parse(config[SETTING])
     allowed = ["default.key.serde" not in config.given, "default.value.serde" not in config.given]
     fresh: dict[str, Pair] = {}
-    for topic, wanted in _open_topics(topology).items():
+    for topic, open_parts in _open_topics(topology).items():
         if topic in recorded or topic in settled:
             continue
-        found = client.serdes_of(topic)
-        if found == UNKNOWN or any(map(_is_of_a_schema, found)):
+        serdes = client.serdes_of(topic)
+        if serdes == UNKNOWN or any(map(_is_of_a_schema, serdes)):
             seen = client.recognise_serdes(topic)
-            found = seen if found == UNKNOWN else (_readable(found[0], seen[0]), _readable(found[1], seen[1]))
+            serdes = seen if serdes == UNKNOWN else (_readable(serdes[0], seen[0]), _readable(serdes[1], seen[1]))
         pair = tuple(
-            serde if want and may and has_name(serde) else None for serde, want, may in zip(found, wanted, allowed, strict=True)
+            serde if want and may and has_name(serde) else None for serde, want, may in zip(serdes, open_parts, allowed, strict=True)
         )
         if pair != UNKNOWN:
             fresh[topic] = (pair[0], pair[1])
@@ -74,17 +74,17 @@ def _text_of(pair: Pair) -> str:
 
 def filled_in_serdes(config: Mapping[str, Any], topics: Collection[str]) -> str | None:
     """Return the text for a source in the picture: the serdes that were filled in for its topics."""
-    found = {_text_of(pair) for topic, pair in parse(config[SETTING]).items() if topic in topics}
-    return "; ".join(sorted(found)) or None
+    texts = {_text_of(pair) for topic, pair in parse(config[SETTING]).items() if topic in topics}
+    return "; ".join(sorted(texts)) or None
 
 
 def _open_topics(topology: Topology) -> dict[str, tuple[bool, bool]]:
     """Return the topics of sources that lack a serde, with whether the key serde and whether the value serde is missing."""
-    found: dict[str, tuple[bool, bool]] = {}
+    topics: dict[str, tuple[bool, bool]] = {}
     for node in topology.nodes.values():
         if isinstance(node, SourceNode) and (node.key_serde is None or node.value_serde is None):
             for topic in node.topics:
                 if topic not in topology.internal_topics:
-                    key, value = found.get(topic, (False, False))
-                    found[topic] = (key or node.key_serde is None, value or node.value_serde is None)
-    return found
+                    key, value = topics.get(topic, (False, False))
+                    topics[topic] = (key or node.key_serde is None, value or node.value_serde is None)
+    return topics

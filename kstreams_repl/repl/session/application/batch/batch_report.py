@@ -181,8 +181,8 @@ def written_tables(topology: Topology, name: str, record: StopOffsets, report: C
     Args:
         report: called with a line for each table that cannot be read.
     """
-    starts = {str(at): offset for at, offset in by_partition(record.starts).items()}
-    found = []
+    starts = {str(partition): offset for partition, offset in by_partition(record.starts).items()}
+    tables = []
     for node in topology.nodes.values():
         if isinstance(node, SinkNode) and node.table is not None:
             from kstreams_repl.table_files.formats import open_log  # pyarrow is loaded only for applications with tables
@@ -194,8 +194,8 @@ def written_tables(topology: Topology, name: str, record: StopOffsets, report: C
             except Exception as error:  # the run has ended well: its instances wrote the table, perhaps with rights of their own
                 report(f"the report has no files of {node.name}: the table cannot be read here: {type(error).__name__}: {error}")
                 continue
-            found.append(WrittenTable(node.name, shown_address(table.path), table.format, added.files, added.rows, added.bytes))
-    return tuple(found)
+            tables.append(WrittenTable(node.name, shown_address(table.path), table.format, added.files, added.rows, added.bytes))
+    return tuple(tables)
 
 
 def _more(after: NodeCounts, before: NodeCounts, node: str, what: str) -> int:

@@ -91,9 +91,9 @@ def has_work(client: ClusterClient, name: str, topology: Topology, config: Strea
     admin = client.admin
     counts = admin.topics()
     resolved = resolve_partitions(topology, name, counts, grouper=config["partition.grouper"])
-    inputs = sorted({at for partitions in resolved.tasks.values() for at in partitions})
+    inputs = sorted({partition for partitions in resolved.tasks.values() for partition in partitions})
     bounded = bounded_partitions(topology, config, inputs)
-    if journal_topic_name(name) not in counts or any(at.topic not in counts for at in inputs):
+    if journal_topic_name(name) not in counts or any(partition.topic not in counts for partition in inputs):
         return True
     state = journal_of(client, name)
     if state.desired is None or state.desired.state == "running" or (state.stop_offsets is not None and state.stop_offsets.state == "open"):
@@ -101,10 +101,10 @@ def has_work(client: ClusterClient, name: str, topology: Topology, config: Strea
     committed = admin.committed_offsets(name, inputs, stable=False)
     isolation: Isolation = "read_committed" if config.exactly_once else "read_uncommitted"
     stops = stop_offsets(admin, StopAt.parse(config[AUTOSTOP]), bounded, committed, isolation)
-    intermediate = [at for at in inputs if at not in stops]
-    known = {at: found.offset for at, found in committed.items()}
+    intermediate = [partition for partition in inputs if partition not in stops]
+    offsets = {partition: found.offset for partition, found in committed.items()}
     waiting = waiting_records(resolved.tasks, committed)
-    if not progress_of(known, stops, admin.end_offsets(intermediate, isolation="read_uncommitted"), waiting).is_complete:
+    if not progress_of(offsets, stops, admin.end_offsets(intermediate, isolation="read_uncommitted"), waiting).is_complete:
         return True
     if unwritten_commits(resolved.tasks, committed):
         return True

@@ -88,7 +88,7 @@ def compare_schemas(
     ask = ask and bool(config[SETTING])
     mine = _uses(topology, name, config)
     theirs = {} if before is None else _uses(before, name, ran or config)
-    found = []
+    results = []
     with ExitStack() as open_clients:
         asked = _Asked(open_clients)
         for key, use in mine.items():
@@ -100,8 +100,8 @@ def compare_schemas(
                 rows = topics is None or not use.holds_rows or use.topic in topics()
                 result = _compared(asked if ask else None, use, schema, was if edited else None, rows)
                 if result is not None:
-                    found.append(replace(result, edited=edited))
-    return tuple(found)
+                    results.append(replace(result, edited=edited))
+    return tuple(results)
 
 
 def begin_versions(name: str, topology: TopologyGraph, config: StreamsConfig, schemas: Collection[SchemaDiff]) -> None:
@@ -110,11 +110,11 @@ def begin_versions(name: str, topology: TopologyGraph, config: StreamsConfig, sc
     Raises:
         SchemaRegistryError: the registry does not answer, or the user may not delete a subject; the application was not changed.
     """
-    wanted = {(schema.role, schema.owner, schema.part, schema.topic) for schema in schemas if schema.subject}
+    changed = {(schema.role, schema.owner, schema.part, schema.topic) for schema in schemas if schema.subject}
     with ExitStack() as open_clients:
         asked = _Asked(open_clients)
         for key, use in _uses(topology, name, config).items():
-            for schema in use.schemas if key in wanted else ():
+            for schema in use.schemas if key in changed else ():
                 if schema.format is not None and schema.text:
                     asked.of(schema).begin(schema)
 
@@ -152,18 +152,18 @@ class _Asked:
         self.failed: dict[object, str] = {}
 
     def of(self, schema: Declared) -> RegistryQuestions:
-        known = self._clients.get(schema.registry)
-        if known is None:
-            known = self._clients[schema.registry] = self._open.enter_context(RegistryQuestions(schema.registry))
-        return known
+        questions = self._clients.get(schema.registry)
+        if questions is None:
+            questions = self._clients[schema.registry] = self._open.enter_context(RegistryQuestions(schema.registry))
+        return questions
 
 
 def _uses(topology: TopologyGraph, name: str, config: StreamsConfig) -> dict[tuple[Role, str, Part, str], _Use]:
-    found = {}
+    uses = {}
     for use in _serdes_of(topology, name, config):
         if use.schemas:
-            found[use.role, use.owner, use.part, use.topic] = use
-    return found
+            uses[use.role, use.owner, use.part, use.topic] = use
+    return uses
 
 
 def _serdes_of(topology: TopologyGraph, name: str, config: StreamsConfig) -> Iterator[_Use]:

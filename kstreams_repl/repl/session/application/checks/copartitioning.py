@@ -37,7 +37,7 @@ class KeySample:
     @property
     def misplaced(self) -> int:
         """Return how many keys are in another partition than Java's producer would choose."""
-        return sum((murmur2(key) & 0x7FFFFFFF) % self.partitions != place for key, place in self.places.items())
+        return sum((murmur2(key) & 0x7FFFFFFF) % self.partitions != partition for key, partition in self.places.items())
 
     @property
     def is_elsewhere(self) -> bool:
@@ -90,8 +90,8 @@ def sampled(admin: Admin, topics: Mapping[str, int]) -> dict[str, KeySample]:
         share = max(5, _KEYS // count)
         ranges += [OffsetRange(item.partition, max(item.start, item.end - share), item.end) for item in ranges_of(admin, topic)]
     places: dict[str, dict[bytes, int]] = {topic: {} for topic in topics}
-    for at, batch in read_ranges(admin.settings, ranges):
-        places[at.topic].update((bytes(key), at.partition) for key in batch.keys if key is not None)
+    for partition, batch in read_ranges(admin.settings, ranges):
+        places[partition.topic].update((bytes(key), partition.partition) for key in batch.keys if key is not None)
     return {topic: KeySample(topics[topic], found) for topic, found in places.items()}
 
 
@@ -118,9 +118,9 @@ def _agree(samples: list[KeySample]) -> bool:
     """Return whether keys that several topics share lie in the same partition of each."""
     places: dict[bytes, set[int]] = {}
     for sample in samples:
-        for key, place in sample.places.items():
-            places.setdefault(key, set()).add(place)
-    return all(len(found) == 1 for found in places.values())
+        for key, partition in sample.places.items():
+            places.setdefault(key, set()).add(partition)
+    return all(len(partitions) == 1 for partitions in places.values())
 
 
 def _several(group: frozenset[str], internal: set[str], counts: Mapping[str, int]) -> bool:

@@ -75,10 +75,10 @@ def write_savepoint(client: ClusterClient, application: str, topology: Topology,
     resolved = check(admin, topology, application, config)
     prefix = f"{application}-"
     repartition = {topic.name for topic in resolved.repartition_topics}
-    inputs = sorted({at for partitions in resolved.tasks.values() for at in partitions})
+    inputs = sorted({partition for partitions in resolved.tasks.values() for partition in partitions})
     committed = _committed(client, application, inputs)
-    outside = {at: offset for at, offset in committed.items() if at.topic not in repartition}
-    inside = {at: offset for at, offset in committed.items() if at.topic in repartition}
+    outside = {partition: offset for partition, offset in committed.items() if partition.topic not in repartition}
+    inside = {partition: offset for partition, offset in committed.items() if partition.topic in repartition}
     records: list[RecordedRecord] = []
     topics: dict[str, int] = {}
     there = admin.topics()
@@ -94,7 +94,7 @@ def write_savepoint(client: ClusterClient, application: str, topology: Topology,
             continue
         logical = spec.name.removeprefix(prefix)
         topics[logical] = admin.partitions(spec.name)
-        begins = {at.partition: offset for at, (offset, _) in committed.items() if at.topic == spec.name}
+        begins = {partition.partition: offset for partition, (offset, _) in committed.items() if partition.topic == spec.name}
         records += _read(client.settings, ranges_of(admin, spec.name, start=begins, settled=True), logical, whole=True)
     described = {
         "format": FORMAT,
@@ -105,7 +105,7 @@ def write_savepoint(client: ClusterClient, application: str, topology: Topology,
         "stores": {store.name: row_format(store, config) for store in topology.stores.values()},
         "offsets": _by_topic(outside, list),
         "internal": {topic.removeprefix(prefix): of for topic, of in _by_topic(inside, lambda offset: offset[1]).items()},
-        "topic_ids": {topic: about.id for topic, about in admin.describe_topics({at.topic for at in outside}).items()},
+        "topic_ids": {topic: about.id for topic, about in admin.describe_topics({partition.topic for partition in outside}).items()},
         "records": len(records),
     }
     new = path.with_name(f".{name}.{uuid.uuid4().hex[:8]}")
@@ -121,32 +121,32 @@ def write_savepoint(client: ClusterClient, application: str, topology: Topology,
 
 def _committed(client: ClusterClient, name: str, inputs: list[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return the group's committed offsets; those that the broker has expired come from the journal."""
-    found = {at: (offset.offset, offset.metadata or "") for at, offset in client.admin.committed_offsets(name, inputs).items()}
-    lacking = [at for at in inputs if at not in found]
+    offsets = {at: (offset.offset, offset.metadata or "") for at, offset in client.admin.committed_offsets(name, inputs).items()}
+    lacking = [at for at in inputs if at not in offsets]
     journaled = journal_of(client, name).kept_offsets if lacking else None
     for at in lacking if journaled is not None else ():
         offset = journaled.offsets.get(at.topic, {}).get(str(at.partition)) if journaled is not None else None
         if offset is not None:
-            found[at] = (offset.offset, offset.metadata)
-    return found
+            offsets[at] = (offset.offset, offset.metadata)
+    return offsets
 
 
 def _read(settings: ClientSettings, ranges: tuple[OffsetRange, ...], topic: str, *, whole: bool) -> list[RecordedRecord]:
     """Return the records of offset ranges; of a changelog, the last record of each key, without tombstones."""
-    found: list[RecordedRecord] = []
+    records: list[RecordedRecord] = []
     for at, batch in read_ranges(settings, ranges):
         headers = batch.headers or [None] * len(batch.keys)
         columns = zip(batch.offsets, batch.timestamps, batch.keys, batch.values, headers, strict=True)
-        found += [RecordedRecord(topic, at.partition, offset, ts, key, value, list(had or ())) for offset, ts, key, value, had in columns]
-    found.sort(key=lambda record: (record.partition, record.offset))
+        records += [RecordedRecord(topic, at.partition, offset, ts, key, value, list(had or ())) for offset, ts, key, value, had in columns]
+    records.sort(key=lambda record: (record.partition, record.offset))
     if whole:
-        return found
-    last = {(record.partition, record.key): record for record in found}
+        return records
+    last = {(record.partition, record.key): record for record in records}
     return sorted((r for r in last.values() if r.value is not None), key=lambda record: (record.partition, record.offset))
 
 
 def _by_topic(found: Mapping[TopicPartition, OffsetAndMetadata], part: Callable[[OffsetAndMetadata], Any]) -> dict[str, JsonObject]:
     by: dict[str, JsonObject] = {}
-    for at, offset in found.items():
-        by.setdefault(at.topic, {})[str(at.partition)] = part(offset)
+    for partition, offset in found.items():
+        by.setdefault(partition.topic, {})[str(partition.partition)] = part(offset)
     return by

@@ -134,8 +134,8 @@ def find_savepoint(directory: Path, wanted: Any, application: str) -> Savepoint:
 
 def all_savepoints(directory: Path) -> list[Savepoint]:
     """Return the savepoints in the session's directory, by application and time."""
-    found = [Savepoint.load(path.parent) for path in sorted((directory / FOLDER).glob(f"*/[!.]*/{MANIFEST}"))]
-    return sorted(found, key=lambda saved: (saved.application, saved.at))
+    savepoints = [Savepoint.load(path.parent) for path in sorted((directory / FOLDER).glob(f"*/[!.]*/{MANIFEST}"))]
+    return sorted(savepoints, key=lambda saved: (saved.application, saved.at))
 
 
 def savepoints_table(directory: Path) -> Table:

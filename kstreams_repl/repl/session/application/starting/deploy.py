@@ -65,19 +65,19 @@ def deploy(
         require("pyspark", "pandas")
     # 1. Refuse.
     client.ensure_open()
-    known = applications.get(name)
-    if known is not None and known.status in ("starting", "running"):
+    earlier = applications.get(name)
+    if earlier is not None and earlier.status in ("starting", "running"):
         raise DeployError(
-            f"{name} is {known.status} already", hint=f"stop or pause it first, or edit it: session.applications[{name!r}].edit(builder)"
+            f"{name} is {earlier.status} already", hint=f"stop or pause it first, or edit it: session.applications[{name!r}].edit(builder)"
         )
     if detached:
         refuse_what_ends_with_us(client)
     config = _config(client, name, settings, start)
-    refuse_another_driver(name, config, attached=known is not None and known.detached)
+    refuse_another_driver(name, config, attached=earlier is not None and earlier.detached)
     # 2. Build and compare.
-    built, config, schemas = checked_topology(client, topology, name, config, known, fresh=from_savepoint is not None)
+    built, config, schemas = checked_topology(client, topology, name, config, earlier, fresh=from_savepoint is not None)
     if not take_over:
-        refuse_live_owner(client, name, built, config, known)
+        refuse_live_owner(client, name, built, config, earlier)
     if from_savepoint is not None and not share_outputs:
         refuse_shared_outputs(client, name, built)
     # 3. Topics.
@@ -87,15 +87,15 @@ def deploy(
     # 4. The beginning.
     savepoint = None
     if from_savepoint is not None:
-        wanted = find_savepoint(client.directory.path, from_savepoint, name)
-        savepoint = SavepointStart(client, wanted, name, built, config, own=cleanup_of(client, applications, name))
+        source = find_savepoint(client.directory.path, from_savepoint, name)
+        savepoint = SavepointStart(client, source, name, built, config, own=cleanup_of(client, applications, name))
     offsets = starting_offsets(client.admin, name, built, config, start) if is_time(start) else {}
     # 5. The version.
     program = program_of(topology, built, client.variables)
     history = journal_lookup.history_of(client, name)
     history.continue_or_begin(config)
-    if known is not None:
-        known.stop()
+    if earlier is not None:
+        earlier.stop()
     count = len(history.versions)
     version = history.keep(program, built, config)
     try:
@@ -106,7 +106,7 @@ def deploy(
             check(client.admin, built, name, config)
         if savepoint is not None:
             savepoint.write()
-            offsets = {at: offset for at, offset in offsets.items() if at not in savepoint.inputs}
+            offsets = {partition: offset for partition, offset in offsets.items() if partition not in savepoint.inputs}
         if offsets:
             client.admin.commit_offsets(name, offsets)
         begin_versions(name, built, config, [schema for schema in schemas if schema.begins])
@@ -122,8 +122,8 @@ def deploy(
         if len(history.versions) > count:  # the new version never ran
             history.forget_last()
         applications.pop(name, None)
-        if known is not None:
-            applications[name] = known
+        if earlier is not None:
+            applications[name] = earlier
         raise
     client.serdes.learn(built, name, config)
     for warning in (*copartitions.wait(), *late_warnings(client.admin, built, config)):

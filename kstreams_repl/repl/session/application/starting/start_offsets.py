@@ -56,10 +56,10 @@ def starting_offsets(admin: Admin, name: str, topology: Topology, config: Stream
             topic in node.topics or (node.pattern is not None and node.pattern.fullmatch(topic)) for node in nodes
         )
 
-    inputs = [at for partitions in resolved.tasks.values() for at in partitions if not decided(at.topic)]
+    inputs = [partition for partitions in resolved.tasks.values() for partition in partitions if not decided(partition.topic)]
     committed = admin.committed_offsets(name, inputs)
-    fresh = [at for at in inputs if at not in committed]
+    fresh = [partition for partition in inputs if partition not in committed]
     # the ends first: records written from now on have that time or a later one
     ends = admin.end_offsets(fresh, isolation="read_uncommitted")
     found = admin.offsets_for_time(dict.fromkeys(fresh, at_ms))
-    return {at: ends[at] if offset is None else offset for at, offset in found.items()}
+    return {partition: ends[partition] if offset is None else offset for partition, offset in found.items()}

@@ -84,11 +84,11 @@ class Counts(Frames):
             >>> ks.reports.Counts({"hourly": ks.reports.NodeRate(9, 2, dropped={"expired window": 7})}).dropped
             {'expired window': 7}
         """
-        found: dict[str, int] = {}
+        totals: dict[str, int] = {}
         for rate in self.nodes.values():
             for reason, number in rate.dropped.items():
-                found[reason] = found.get(reason, 0) + number
-        return found
+                totals[reason] = totals.get(reason, 0) + number
+        return totals
 
     def table(self) -> Table:
         """Return one row for each node: records taken and forwarded, records per second, records dropped.
@@ -161,16 +161,16 @@ class Rates:
     def smoothed(self, topology: Topology, counts: Counts, now: float) -> Counts:
         """Return the counts with these rates, where there is one yet."""
         nodes = {
-            name: known if (rate := self.of(name, now, known.records)) is None else replace(known, per_second=rate)
-            for name, known in counts.nodes.items()
+            name: count if (rate := self.of(name, now, count.records)) is None else replace(count, per_second=rate)
+            for name, count in counts.nodes.items()
         }
         return replace(counts, nodes=nodes, per_second=_speed(topology, nodes))
 
 
 def total_lag(lags: Iterable[int]) -> int:
     """Return the sum; -1 if there are none, or one is unknown."""
-    known = list(lags)
-    return -1 if not known or min(known) < 0 else sum(known)
+    numbers = list(lags)
+    return -1 if not numbers or min(numbers) < 0 else sum(numbers)
 
 
 def reported(topology: Topology, report: ApplicationReport) -> Counts:
@@ -195,26 +195,26 @@ def committed(topology: Topology, rest: Remaining, before: Counts) -> Counts:
     shared = topology.global_stores()
     for node in () if shared is None else shared.nodes:
         if node.name in before.nodes:
-            known = before.nodes[node.name]
-            counts[node.name] = NodeCount(known.records, known.given, known.dropped)
-    for name, known in before.nodes.items():  # not committed
+            count = before.nodes[node.name]
+            counts[node.name] = NodeCount(count.records, count.given, count.dropped)
+    for name, count in before.nodes.items():  # not committed
         if name in counts:
-            counts[name] = replace(counts[name], needed_grace_ms=known.needed_grace_ms)
-    return _counts(topology, counts, {}, {str(at): records for at, records in rest.records.items()}, rest.waiting)
+            counts[name] = replace(counts[name], needed_grace_ms=count.needed_grace_ms)
+    return _counts(topology, counts, {}, {str(partition): records for partition, records in rest.records.items()}, rest.waiting)
 
 
 def since(topology: Topology, now: Counts, before: NodeCounts) -> Counts:
     """Return the counts after a commit. A node whose count is lower than at that commit has restarted: keep its count whole."""
     nodes = dict(now.nodes)
-    for name, known in now.nodes.items():
+    for name, count in now.nodes.items():
         earlier = before.get(name)
-        if earlier is None or earlier.taken > known.records or earlier.given > known.given:
+        if earlier is None or earlier.taken > count.records or earlier.given > count.given:
             continue
-        dropped = {reason: number - earlier.dropped.get(reason, 0) for reason, number in known.dropped.items()}
+        dropped = {reason: number - earlier.dropped.get(reason, 0) for reason, number in count.dropped.items()}
         nodes[name] = replace(
-            known,
-            records=known.records - earlier.taken,
-            given=known.given - earlier.given,
+            count,
+            records=count.records - earlier.taken,
+            given=count.given - earlier.given,
             dropped={reason: number for reason, number in dropped.items() if number > 0},
         )
     return replace(now, nodes=nodes, records=_input(topology, nodes), this_version=None)
@@ -225,9 +225,9 @@ def source_lag(topology: Topology, application_id: str, source: SourceNode, lags
     shared = topology.global_stores()
     if shared is not None and source in shared.nodes:
         return None
-    topics = {at.rpartition("-")[0]: 0 for at in lags}
+    topics = {partition.rpartition("-")[0]: 0 for partition in lags}
     mine = topics_of_source(source, topology, application_id, topics)
-    return total_lag(lag for at, lag in lags.items() if at.rpartition("-")[0] in mine)
+    return total_lag(lag for partition, lag in lags.items() if partition.rpartition("-")[0] in mine)
 
 
 def _counts(

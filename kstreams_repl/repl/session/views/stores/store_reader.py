@@ -82,17 +82,17 @@ def _task_directories(config: StreamsConfig) -> dict[TaskId, Path]:
     An application that now runs on a cluster has none: those on this machine are outdated.
     """
     application = application_directory(state_root(config), config["application.id"])
-    found: dict[TaskId, Path] = {}
+    directories: dict[TaskId, Path] = {}
     lease = read_lease(control_directory(state_root(config), config["application.id"]))
     if lease is not None and lease.remote:
-        return found
+        return directories
     for data in sorted(application.glob("tasks/*/data.mdb")):
         try:
             task = TaskId.parse(data.parent.name)
         except ValueError:
             continue
-        found[task] = data.parent
-    return found
+        directories[task] = data.parent
+    return directories
 
 
 def read_store(admin: Admin, config: StreamsConfig, topology: Topology, builder: StoreBuilder, *, limit: int | None) -> StateRows:
@@ -145,8 +145,8 @@ def read_stores(
     for name, parts_of in found.items():
         commits = ", ".join(f"{task}: {commit}" for task, _, commit in parts_of[:8]) + (", …" if len(parts_of) > 8 else "")
         together = f" (instances {', '.join(f'{slot}: {commit}' for slot, commit in instances.items())})" if len(instances) > 1 else ""
-        at = moment(times[name] / 1000) if times[name] else f"commits {commits}"
-        as_of = f"as of {at}{'' if agreed else ', not consistent'}"
+        time = moment(times[name] / 1000) if times[name] else f"commits {commits}"
+        as_of = f"as of {time}{'' if agreed else ', not consistent'}"
         rows[name] = StateRows(tuple(part for _, part, _ in parts_of), as_of, f"{name}: commits {commits}{together}", keys is not None)
     return {
         builder.name: rows[builder.name] if builder.name in rows else _from_changelog(admin, config, builder, limit)
@@ -248,8 +248,8 @@ def _from_changelog(admin: Admin, config: StreamsConfig, builder: StoreBuilder, 
         ) from error
     builder = with_log_serdes(builder, config)
     logs = {item.partition.partition: LogRows(builder, item.partition.partition) for item in ranges}
-    for at, batch in read_ranges(admin.settings, ranges):
-        logs[at.partition].add(batch)
+    for partition, batch in read_ranges(admin.settings, ranges):
+        logs[partition.partition].add(batch)
     return StateRows(tuple(log.rows(limit) for log in logs.values()), f"from topic {topic}")
 
 

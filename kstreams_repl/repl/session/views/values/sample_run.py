@@ -91,10 +91,10 @@ def sampled_values(client: ClusterClient, thing: Any, node: str, n: int, seconds
     topology, config = built_with_serdes(client, thing, config)
     topology.node(node)
     taken = sample(client.admin, topology, node=node, n=n, seconds=seconds, config=config)
-    found = taken.nodes[node]
-    if taken.error is not None and not found.count:
+    values = taken.nodes[node]
+    if taken.error is not None and not values.count:
         raise taken.error
-    return Records(found.last, note=f"{node}: {counted(found.count, 'value')} from {sample_note(taken, topology)}", title=node)
+    return Records(values.last, note=f"{node}: {counted(values.count, 'value')} from {sample_note(taken, topology)}", title=node)
 
 
 def sample_note(taken: Sample, topology: Topology) -> str:
@@ -138,12 +138,12 @@ def _inputs(
     admin: Admin, topology: Topology, size: int, config: Mapping[str, Any] | None
 ) -> tuple[list[_Input], dict[str, tuple[int, int]]]:
     """Return the records, and for topics read in part, how many of their records were read and how many offsets there are."""
-    known = admin.topics()
+    topics = admin.topics()
     globals_ = {topic for part in topology.subtopologies() if part.global_ for topic in part.source_topics}
     tables = globals_ | {topic for topic in topology.source_topics() if _is_table(topology, topic)}
     ranges: list[OffsetRange] = []
     parts: dict[str, tuple[int, int]] = {}
-    for topic in source_topics(topology, known):
+    for topic in source_topics(topology, topics):
         there = ranges_of(admin, topic)
         taken = _first(there, TABLE_SAMPLE) if topic in tables else bounded(there, size)
         have, all_ = (sum(r.end - r.start for r in some) for some in (taken, there))
@@ -154,15 +154,15 @@ def _inputs(
     queues: dict[TopicPartition, list[tuple[int, _Input]]] = {}
     latest: dict[TopicPartition, int] = {}
     read = dict.fromkeys(parts, 0)
-    for at, batch in read_ranges(admin.settings, ranges):
-        if at.topic in read:
-            read[at.topic] += len(batch)
+    for partition, batch in read_ranges(admin.settings, ranges):
+        if partition.topic in read:
+            read[partition.topic] += len(batch)
         headers = batch.headers or [None] * len(batch)
-        rank = 0 if at.topic in globals_ else 1 if at.topic in tables else 2
-        times = _event_times(topology, at, batch, settings, latest.get(at, -1))
-        latest[at] = max([latest.get(at, -1), *times])
-        queues.setdefault(at, []).extend(
-            (time, (rank, timestamp, at.topic, key, value, list(header or ())))
+        rank = 0 if partition.topic in globals_ else 1 if partition.topic in tables else 2
+        times = _event_times(topology, partition, batch, settings, latest.get(partition, -1))
+        latest[partition] = max([latest.get(partition, -1), *times])
+        queues.setdefault(partition, []).extend(
+            (time, (rank, timestamp, partition.topic, key, value, list(header or ())))
             for time, timestamp, key, value, header in zip(times, batch.timestamps, batch.keys, batch.values, headers, strict=True)
         )
     # A task takes the queue whose *head* is earliest; merge does the same and keeps each partition in its order.
