@@ -41,7 +41,7 @@ def _helped(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def arguments(magic: Any, line: str) -> Any:
+def arguments(magic: object, line: str) -> Any:
     """Parse a magic's line as `parse_argstring` does, and remove those quotes."""
     given = parse_argstring(magic, line)
     for name, value in vars(given).items():

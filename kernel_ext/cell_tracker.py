@@ -68,7 +68,7 @@ class CellTracker:
         names = [compiler.get_code_name(raw, text, number) for number in (count, count - 1)]
         return lambda: next((name for name in names if name in linecache.cache), names[0])
 
-    def _after(self, result: Any) -> None:
+    def _after(self, result: object) -> None:
         self._depth = max(self._depth - 1, 0)
         if self._depth == 0:
             cell_started(None)

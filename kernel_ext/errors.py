@@ -78,7 +78,7 @@ def record_line(error: BaseException) -> list[str]:
     return [f"  in {', '.join([*names, text])}"]
 
 
-def recovery_lines(error: BaseException, variables: Mapping[str, Any]) -> list[str]:
+def recovery_lines(error: BaseException, variables: Mapping[str, object]) -> list[str]:
     """Return the calls that continue after an application failed at a record: show it, skip it, edit the function."""
     if not isinstance(error, KStreamsError):
         return []

@@ -46,7 +46,7 @@ class Extension:
         self._side_panel = SidePanel(self.workspace, lambda: self._cells.running)
 
     @staticmethod
-    def of(shell: Any) -> Extension | None:
+    def of(shell: object) -> Extension | None:
         found = getattr(shell, _ATTRIBUTE, None)
         return found if isinstance(found, Extension) else None
 
@@ -90,7 +90,7 @@ class Extension:
         libraries = all(importlib.util.find_spec(name) is not None for name in ("ipywidgets", "anywidget"))
         return libraries and getattr(self.shell, "kernel", None) is not None
 
-    def show_application(self, app: Application, include: Any = None, exclude: Any = None) -> Any:
+    def show_application(self, app: Application, include: object = None, exclude: object = None) -> Any:
         """Show text, picture, and the panel where widgets are available; one panel per application."""
         bundle = app._repr_mimebundle_()
         from kernel_ext.panel import Panel

@@ -117,7 +117,7 @@ class LivePicture:
 
     # ---- to the front end
 
-    def set(self, **values: Any) -> None:
+    def set(self, **values: object) -> None:
         """Change the state and send what changed. One thread at a time, so that the front end receives the last change last."""
         with self._writing:
             changed = {name: value for name, value in values.items() if self.state[name] != value}
@@ -231,7 +231,7 @@ class LivePicture:
             self._untap()
             self._updating.release()
 
-    def _control(self, call: Callable[[], Any], *, again: bool = False) -> None:
+    def _control(self, call: Callable[[], object], *, again: bool = False) -> None:
         self.set(busy=True)
         try:
             call()
@@ -378,7 +378,7 @@ class LivePicture:
             self._tap = None
         self._passed.clear()
 
-    def _show(self, shape: str, **values: Any) -> None:
+    def _show(self, shape: str, **values: object) -> None:
         with self._writing:
             if self.state["selected"] == shape:
                 self.set(**values)

@@ -193,7 +193,7 @@ class TopoMagics(Magics):
             for name in [name for name in self._shell.user_ns if name == EDITED or name.startswith(EDIT_FUNCTION)]:
                 del self._shell.user_ns[name]
 
-    def _reset(self, definition: Any, app: Application, node: str, named: list[str]) -> list[str]:
+    def _reset(self, definition: object, app: Application, node: str, named: list[str]) -> list[str]:
         if "" not in named:
             return named
         own = getattr(topology_of(definition, app.config).node(node), "stores", ())
@@ -201,7 +201,7 @@ class TopoMagics(Magics):
             raise UsageError(f"{node} has no store; name one: --reset-state STORE")
         return [*(name for name in named if name), *own]
 
-    def _plan(self, app: Application, source: Any, what: EditOptions) -> EditPlan:
+    def _plan(self, app: Application, source: object, what: EditOptions) -> EditPlan:
         plan = app.edit(source, dry_run=True, **what.arguments)
         if plan.diff.refused:
             display(plan)  # shown in full; the error that follows is a summary in three lines

@@ -32,7 +32,7 @@ class EditOptions:
     migrate_rows: Mapping[str, Callable[[Any, Any], Any]]
 
     @staticmethod
-    def of(given: Any, reset_state: Sequence[str], names: Mapping[str, Any]) -> EditOptions:
+    def of(given: Any, reset_state: Sequence[str], names: Mapping[str, object]) -> EditOptions:
         """Return the options of a parsed line; functions are looked up, or evaluated, in the notebook's namespace.
 
         Raises:
@@ -48,7 +48,7 @@ class EditOptions:
         return {"reset_state": self.reset_state, "migrate": self.migrate, "migrate_rows": self.migrate_rows}
 
 
-def _conversion(option: str, text: str, names: Mapping[str, Any]) -> tuple[str, Callable[[Any, Any], Any]]:
+def _conversion(option: str, text: str, names: Mapping[str, object]) -> tuple[str, Callable[[Any, Any], Any]]:
     quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "\"'"
     store, equals, expression = (text[1:-1] if quoted else text).partition("=")
     store, expression = store.strip(), expression.strip()

@@ -25,6 +25,6 @@ class ProgressBar:
         else:
             self._handle.update(self)
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         bar = element("progress", value=self._done, max=self._total, style="width: 16em; vertical-align: middle")
         return {"text/plain": clean_text(self._text), "text/html": str(element("div", bar, " ", self._text))}

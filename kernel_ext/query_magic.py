@@ -85,7 +85,7 @@ def parsed_key(text: str) -> Any:
         return text
 
 
-def query_of(store: StoreBuilder, key: Any, first: int | None, last: int | None, as_of: int | None) -> Query:
+def query_of(store: StoreBuilder, key: object, first: int | None, last: int | None, as_of: int | None) -> Query:
     """Return the query of a key of a store of any kind.
 
     Raises:

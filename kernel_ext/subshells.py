@@ -19,5 +19,5 @@ def handle_in_subshell(comm: Any) -> None:
         comm._reply_subshell_for = _receiving_subshell
 
 
-def _receiving_subshell(data: Any, subshell: str | None) -> str | None:
+def _receiving_subshell(data: object, subshell: str | None) -> str | None:
     return subshell

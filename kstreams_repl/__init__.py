@@ -34,12 +34,12 @@ def __getattr__(name: str) -> Any:
     return value
 
 
-def load_ipython_extension(ipython: Any) -> None:
+def load_ipython_extension(ipython: object) -> None:
     """``%load_ext kstreams_repl``: magics, completion, short errors, pictures. Loading twice does nothing."""
     with extras():
         importlib.import_module("kernel_ext").load_ipython_extension(ipython)
 
 
-def unload_ipython_extension(ipython: Any) -> None:
+def unload_ipython_extension(ipython: object) -> None:
     """``%unload_ext kstreams_repl``: removes what loading added; sessions and applications keep running."""
     importlib.import_module("kernel_ext").unload_ipython_extension(ipython)

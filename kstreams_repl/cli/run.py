@@ -87,7 +87,7 @@ def main(
 
 
 def batch_run(
-    topology: Callable[[], Any],
+    topology: Callable[[], object],
     name: str,
     settings: Sequence[str],
     report: str | Path | None = None,
@@ -132,7 +132,7 @@ def _connected(broker: str | None, spark: str | None, directory: str | None, *, 
     return connect(broker, spark=spark, directory=directory, prestart=prestart)
 
 
-def _batch_status(session: Any, run: Callable[[], Any], name: str, report: str | Path | None) -> int:
+def _batch_status(session: Any, run: Callable[[], object], name: str, report: str | Path | None) -> int:
     try:
         app = run()
     except KStreamsError as error:
@@ -168,7 +168,7 @@ def load(text: str) -> Any:
     return thing() if _returns_topology(thing) else thing
 
 
-def _returns_topology(thing: Any) -> bool:
+def _returns_topology(thing: object) -> bool:
     return callable(thing) and not hasattr(thing, "build") and not hasattr(thing, "subtopologies")
 
 

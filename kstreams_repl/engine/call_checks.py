@@ -19,7 +19,7 @@ from kstreams_repl.system.errors import CallError, KStreamsError, did_you_mean
 from kstreams_repl.system.types import UserFunction
 
 C = TypeVar("C", bound=type)
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 _KINDS: dict[str, tuple[type, ...]] = {"str": (str,), "int": (Integral,), "float": (Real,), "bool": (bool,), "None": (type(None),)}
 
 

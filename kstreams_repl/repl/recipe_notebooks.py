@@ -12,7 +12,6 @@ import re
 from dataclasses import dataclass
 from doctest import DocTestParser
 from pathlib import Path
-from typing import Any
 
 from kstreams_repl.pictures.table import Table
 from kstreams_repl.repl.doc_search import DOCS
@@ -41,7 +40,7 @@ class Notebook:
     def __repr__(self) -> str:
         return f"{os.path.relpath(self.path)}: {self.question}" + ("" if self.created else " (was there before, unchanged)")
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         name = os.path.relpath(self.path)
         return {"text/plain": repr(self), "text/markdown": repr(self).replace(name, f"[{name}](<{name}>)", 1)}
 

@@ -54,7 +54,7 @@ class QueryClient(ClientRequests):
         super().__init__(url, token, timeout, trusted=trusted)
         self._web = httpx.Client(timeout=timeout, verify=verify, trust_env=False)
 
-    def get(self, store: str, key: Any, **options: Unpack[ReadOptions]) -> Any:
+    def get(self, store: str, key: object, **options: Unpack[ReadOptions]) -> Any:
         """Return the value of a key, with its time if the store has it (`ValueAndTimestamp`, `VersionedRecord`); None when there is none.
 
         Args:
@@ -261,7 +261,7 @@ class AsyncQueryClient(ClientRequests):
         super().__init__(url, token, timeout)
         self._web = httpx.AsyncClient(timeout=timeout, verify=verify, trust_env=False)
 
-    async def get(self, store: str, key: Any, **options: Unpack[ReadOptions]) -> Any:
+    async def get(self, store: str, key: object, **options: Unpack[ReadOptions]) -> Any:
         """Return the value of a key; None when there is none.
 
         Args:

@@ -101,7 +101,7 @@ class _ReadOnlyStore:
 class ReadOnlyKeyValueStore(_ReadOnlyStore):
     """A key-value store, for reading. Rows come partition by partition, within one in the order of the serialized keys."""
 
-    def get(self, key: Any) -> Any:
+    def get(self, key: object) -> Any:
         """Return the value of a key, None if it has none.
 
         Args:
@@ -322,7 +322,7 @@ class ReadOnlySessionStore(_ReadOnlyStore):
 class ReadOnlyVersionedStore(_ReadOnlyStore):
     """A versioned store, for reading."""
 
-    def get(self, key: Any, as_of: int | None = None) -> Any:
+    def get(self, key: object, as_of: int | None = None) -> Any:
         """Return the version of a key, as a `VersionedRecord`; None if it had none.
 
         Args:

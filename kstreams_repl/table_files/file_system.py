@@ -49,7 +49,7 @@ class TableDirectory:
         if self.is_local:
             os.makedirs(self.at(name), exist_ok=True)
 
-    def write(self, name: str, content: Any) -> None:
+    def write(self, name: str, content: object) -> None:
         """Write a file at once."""
         with self.files.open_output_stream(self.at(name)) as stream:
             stream.write(content)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kstreams_repl.engine.topology.table_files import TableFiles
 from kstreams_repl.system.errors import KStreamsError
@@ -30,7 +30,7 @@ class TaskRows:
     """`engine.runtime.nodes.collector.RowSink`: the rows of one sink in one task."""
 
     def __init__(
-        self, tables: InstanceTables, writer: TableWriter, partition: int, misfit: Misfit, context: Callable[[], Any] | None
+        self, tables: InstanceTables, writer: TableWriter, partition: int, misfit: Misfit, context: Callable[[], object] | None
     ) -> None:
         self._tables = tables
         self._writer = writer
@@ -95,7 +95,7 @@ class InstanceTables:
         self._room = threading.Condition()
 
     def rows(
-        self, node: str, table: TableFiles, partition: int, misfit: Misfit, context: Callable[[], Any] | None = None
+        self, node: str, table: TableFiles, partition: int, misfit: Misfit, context: Callable[[], object] | None = None
     ) -> TaskRows:
         """Return the rows of one task for one sink.
 
@@ -223,7 +223,7 @@ class _typed:
 
     def __enter__(self) -> None: ...
 
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, Exception) and not isinstance(error, KStreamsError):
             raise KStreamsError(
                 f"writing the {self._table.format} table {self._table.path} failed: {type(error).__name__}: {error}",

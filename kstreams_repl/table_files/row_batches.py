@@ -19,7 +19,7 @@ from kstreams_repl.engine.topology.table_files import TableFiles
 
 BATCH_ROWS = 16_384
 MISFIT = (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError, KeyError)
-Misfit = Callable[[Any, Any, Any, Exception], None]
+Misfit = Callable[[object, object, object, Exception], None]
 """(key, value, context, cause): decides about a record that does not fit; returns to drop it, or raises."""
 
 
@@ -31,7 +31,7 @@ class RowBatches:
         context: returns what `misfit` needs to know about the current record; None: nothing is kept per record.
     """
 
-    def __init__(self, table: TableFiles, misfit: Misfit, context: Callable[[], Any] | None = None) -> None:
+    def __init__(self, table: TableFiles, misfit: Misfit, context: Callable[[], object] | None = None) -> None:
         self._table = table
         self._misfit = misfit
         self._values: list[Any] = []
@@ -41,7 +41,7 @@ class RowBatches:
         self.append = self._appending(context)
         self.batches: list[pa.RecordBatch] = []
 
-    def _appending(self, context: Callable[[], Any] | None) -> Callable[[Any, Any, int], None]:
+    def _appending(self, context: Callable[[], object] | None) -> Callable[[Any, Any, int], None]:
         """Return the function that adds one record."""
         values, times = self._values, self._times
         add_value, add_time, add_key, convert = values.append, times.append, self._keys.append, self.convert

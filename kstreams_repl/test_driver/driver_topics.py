@@ -74,8 +74,8 @@ class TestInputTopic:
 
     def pipe_input(
         self,
-        key: Any = None,
-        value: Any = None,
+        key: object = None,
+        value: object = None,
         timestamp: int | datetime | None = None,
         headers: Headers | Mapping[str, bytes | None] | None = None,
         *,

@@ -79,7 +79,7 @@ class MockProcessorContext:
     """
 
     def __init__(
-        self, config: Mapping[str, Any] | None = None, *, stores: tuple[StoreBuilder, ...] = (), task_id: TaskId | None = None
+        self, config: Mapping[str, object] | None = None, *, stores: tuple[StoreBuilder, ...] = (), task_id: TaskId | None = None
     ) -> None:
         self.config = StreamsConfig({"application.id": "mock"} | dict(config or {}))
         self.application_id: str = self.config["application.id"]
@@ -99,7 +99,7 @@ class MockProcessorContext:
             builder.name: open_store(builder, environment, record_context=self._record, defaults=defaults) for builder in stores
         }
 
-    def forward(self, record: Any, child: str | None = None) -> None:
+    def forward(self, record: object, child: str | None = None) -> None:
         """Capture a record that the processor forwards, for `forwarded`.
 
         Args:

@@ -8,7 +8,6 @@ import asyncio
 import threading
 from collections.abc import Callable
 from math import ceil
-from typing import Any
 
 from kstreams_repl.engine.calls.node_caller import NodeCaller
 from kstreams_repl.engine.operators.streams.stream_async import StreamAsync
@@ -168,14 +167,14 @@ class VirtualCaller:
         """Run the node's function for a call at the driver's next step."""
         self._runner.put(self._caller, call, done)
 
-    def ask(self, question: Callable[[], Any], put: Callable[[Callable[[], None]], None]) -> object:
+    def ask(self, question: Callable[[], object], put: Callable[[Callable[[], None]], None]) -> object:
         """Answer at once: the task's thread is this one."""
         return _answered(question) if self._caller.is_async else question()
 
 
-async def _answered(question: Callable[[], Any]) -> object:
+async def _answered(question: Callable[[], object]) -> object:
     return question()
 
 
-async def _at_once(work: Callable[[], Any]) -> object:
+async def _at_once(work: Callable[[], object]) -> object:
     return work()

@@ -29,7 +29,7 @@ from kstreams_repl.system.extras import extras
 from kstreams_repl.system.types import UserFunction
 
 _LOG = logging.getLogger("kstreams_repl.host.instance")
-Blocking = Callable[[Callable[[], Any]], Any]
+Blocking = Callable[[Callable[[], object]], Any]
 """Runs a function that blocks and returns an awaitable of its result."""
 Waiting = tuple[Call, Done]
 

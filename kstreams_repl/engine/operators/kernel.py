@@ -22,7 +22,7 @@ from kstreams_repl.engine.operators.loop_lines import Inline, LoopLines, Roles, 
 from kstreams_repl.engine.operators.operator import NodeContext, Process
 from kstreams_repl.system.errors import DeployError
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 _CONSTANTS = (None, True, False)
 _GUARDS = {
     "": "",
@@ -85,7 +85,7 @@ def kernel(
     return entry
 
 
-def _inline(node: str, loop: LoopLines, values: Mapping[str, object], key_serde: object) -> Inline:
+def _inline(node: str, loop: LoopLines, values: Mapping[str, object], key_serde: Any) -> Inline:
     return Inline(
         node,
         loop.lines,
@@ -156,7 +156,7 @@ _GENERATED: dict[_Shape, _Generated] = {}
 """What was generated, by shape. It holds code and names only: an object of a node would keep its task's clients alive."""
 
 
-def _generate(shape: _Shape, work: Any, names: Mapping[str, object]) -> _Generated:
+def _generate(shape: _Shape, work: Any, names: Mapping[str, Any]) -> _Generated:
     """Generate the entry's code and the loop lines."""
     function = definition(work)
     guard = ast.parse(_GUARDS[shape.null]).body
@@ -213,7 +213,7 @@ def definition(function: Any) -> ast.FunctionDef:
 class _Specialize(ast.NodeTransformer):
     """Decide what is known when a node is built."""
 
-    def __init__(self, names: Mapping[str, object]) -> None:
+    def __init__(self, names: Mapping[str, Any]) -> None:
         self._names = names
 
     def block(self, body: list[ast.stmt]) -> list[ast.stmt]:

@@ -48,7 +48,7 @@ class Inline(NamedTuple):
 
     node: str
     lines: tuple[str, ...]
-    names: Mapping[str, Any]
+    names: Mapping[str, object]
     ends: bool = False
     uses: frozenset[str] = frozenset()
     calls_user: bool = False

@@ -142,7 +142,7 @@ class NodeProcessorContext:
         """The application's default."""
         return self._node.task.value_serde(None)
 
-    def forward(self, record: Any, child: str | None = None) -> None:
+    def forward(self, record: object, child: str | None = None) -> None:
         """Forward a record to all children (or the named one), depth first, before this call returns."""
         if not isinstance(record, FixedKeyRecord if self._fixed_key else Record):
             raise CallError(

@@ -28,13 +28,13 @@ class StateStore(Protocol):
     def close(self) -> None: ...
 
 
-FindOutlet = Callable[[Any, Any], Outlet | None]
+FindOutlet = Callable[[object, object], Outlet | None]
 """(key serde, value serde) -> where rows serialized by these serdes can be sent as bytes (`NodeContext.outlet`)."""
 
 FindRowLoop = Callable[[], RowLoop | None]
 """Returns how rows can be forwarded together (`NodeContext.row_loop`)."""
 
-FlushListener = Callable[[Any, Any, Any, int, Any], None]
+FlushListener = Callable[[object, object, object, int, object], None]
 """(key, new value, old value or None, timestamp, headers): called for each cached entry when it is flushed, in last-write order. The
 task's record context is already that of the entry."""
 

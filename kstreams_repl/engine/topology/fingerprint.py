@@ -216,7 +216,7 @@ def _hash_of(value: str | bytes) -> object:
     return type(value).__name__, len(value), hashlib.sha256(data).digest()
 
 
-def _content_hash(value: Collection[Any]) -> bytes | None:
+def _content_hash(value: Collection[object]) -> bytes | None:
     """Return a hash of a collection of texts, numbers and nested collections of these; above `MOST_ITEMS` of anything
     picklable."""
     plain: Any = value

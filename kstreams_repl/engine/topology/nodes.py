@@ -39,8 +39,8 @@ class SourceNode:
     name: str
     topics: tuple[str, ...]
     pattern: re.Pattern[str] | None = None
-    key_serde: Any = None
-    value_serde: Any = None
+    key_serde: object = None
+    value_serde: object = None
     timestamp_extractor: Any = None
     offset_reset: str | None = None
     origin: Origin = field(default=Origin(), compare=False)
@@ -80,8 +80,8 @@ class SinkNode:
     parents: tuple[str, ...]
     topic: str | None
     topic_extractor: Callable[..., str] | None = None
-    key_serde: Any = None
-    value_serde: Any = None
+    key_serde: object = None
+    value_serde: object = None
     partitioner: StreamPartitioner | None = None
     internal: bool = False
     origin: Origin = field(default=Origin(), compare=False)

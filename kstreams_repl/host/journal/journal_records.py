@@ -477,7 +477,7 @@ def _read(hint: Any, plain: Any, where: str) -> Any:
     raise ValueError(f"{where} has an invalid value: {str(plain)[:60]!r}")
 
 
-def _read_fields(cls: type[Any], plain: Any, where: str) -> Any:
+def _read_fields(cls: type[Any], plain: object, where: str) -> Any:
     if not isinstance(plain, dict):
         raise ValueError(f"{where} must be a JSON object")
     hints = _HINTS.get(cls) or _HINTS.setdefault(cls, get_type_hints(cls, include_extras=True))

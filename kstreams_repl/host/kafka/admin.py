@@ -454,7 +454,7 @@ class Admin(GroupAdmin):
         listings = self._of_leaders(lambda: self._client.list_offsets(request, **options), "reading offsets of")
         return {partition: listed.offset for partition, listed in listings.items()}
 
-    def _of_leaders(self, call: Callable[[], Mapping[ClientTopicPartition, Future[Any]]], doing: str) -> dict[TopicPartition, Any]:
+    def _of_leaders(self, call: Callable[[], Mapping[ClientTopicPartition, Future[object]]], doing: str) -> dict[TopicPartition, Any]:
         """Return what the partitions' leaders answer; the call is repeated while one is not known, or not yet leader of a new topic."""
         deadline = time.monotonic() + self._seconds
         while True:

@@ -26,7 +26,7 @@ class _Interruptible:
     may run in any thread, a notebook's main thread too. The low-level call takes no lock, so it is safe in the collector.
     """
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: object) -> None:
         self._client = client
 
     def __del__(self) -> None:
@@ -40,7 +40,7 @@ class _Interruptible:
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._client, name)
 
-        def call(*args: Any, **options: Any) -> Any:
+        def call(*args: object, **options: object) -> Any:
             try:
                 return method(*args, **options)
             except SystemError as lost:
@@ -101,7 +101,7 @@ class AdminCalls:
         except KafkaException as error:
             raise self._translated(error, doing) from error
 
-    def _result(self, future: Future[Any], doing: str, *, topic: str | None = None, missing: Any = ...) -> Any:
+    def _result(self, future: Future[object], doing: str, *, topic: str | None = None, missing: object = ...) -> Any:
         """Return the future's result, or ``missing`` (when given) if the topic does not exist."""
         try:
             return self._in_time(future, doing)
@@ -110,7 +110,7 @@ class AdminCalls:
                 return missing
             raise self._translated(error, doing, topic=topic) from error
 
-    def _in_time(self, future: Future[Any], doing: str) -> Any:
+    def _in_time(self, future: Future[object], doing: str) -> Any:
         try:
             return future.result(self._seconds + 1)
         except TimeoutError as error:

@@ -21,14 +21,14 @@ class WatchedCalls:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._asked: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
+        self._asked: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self._answers: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self.stuck = False
 
     def call(
         self,
-        function: Callable[[], Any],
+        function: Callable[[], object],
         seconds: float,
         meanwhile: Callable[[], bool] | None = None,
         begun: Callable[[], None] = lambda: None,

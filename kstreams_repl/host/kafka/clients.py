@@ -245,7 +245,7 @@ def make_consumer(
     isolation: Isolation = "read_committed",
     events: ClientEvents | None = None,
     role: Role | None = None,
-    **overrides: Any,
+    **overrides: object,
 ) -> Consumer:
     """Create a consumer for manual assignment: no automatic commits, and an offset out of range is an error instead of a reset.
 
@@ -271,7 +271,7 @@ def make_producer(
     *,
     events: ClientEvents | None = None,
     on_delivery_error: Callable[[Any, Any], None] | None = None,
-    **overrides: Any,
+    **overrides: object,
 ) -> Producer:
     """Create an idempotent producer with Java's default partitioner.
 
@@ -344,7 +344,7 @@ def ensure_reachable(settings: ClientSettings, *, seconds: float = REACH_SECONDS
                 ) from error
 
 
-def _refuse_fixed(name: str, value: Any) -> None:
+def _refuse_fixed(name: str, value: object) -> None:
     prefix = next((prefix for prefix in _PREFIXES if name.startswith(prefix)), "")
     plain = name.removeprefix(prefix)
     if plain == "isolation.level" and (prefix not in ("", "consumer.", "main.consumer.") or value not in get_args(Isolation)):
@@ -360,7 +360,7 @@ def _refuse_fixed(name: str, value: Any) -> None:
     raise ConfigError(f"{name} {only}", hint=fixed[1], key=name)
 
 
-def _dotted(overrides: Mapping[str, Any]) -> dict[str, Any]:
+def _dotted(overrides: Mapping[str, object]) -> dict[str, Any]:
     return {name.replace("_", "."): value for name, value in overrides.items()}
 
 

@@ -64,7 +64,7 @@ _CONSEQUENCES = frozenset(
 _ABORTED = frozenset({KafkaError._STATE, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 
 
-def describe_delivery(error: Any, topic: str) -> KStreamsError:
+def describe_delivery(error: object, topic: str) -> KStreamsError:
     """Return the typed error for a failed delivery report."""
     return _end_of_producer(error, topic) or _production_error(error, f"sending to {topic}", topic)
 

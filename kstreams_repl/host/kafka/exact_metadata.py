@@ -118,7 +118,7 @@ def send_offsets(producer: Any, offsets: Mapping[TopicPartition, OffsetAndMetada
         library.rd_kafka_consumer_group_metadata_destroy(metadata)
 
 
-def _handle(client: Any) -> ctypes.c_void_p | None:
+def _handle(client: object) -> ctypes.c_void_p | None:
     """Return librdkafka's handle of an open client; None for a closed client or one that is not confluent-kafka's."""
     if not isinstance(client, (Consumer, Producer)):
         return None

@@ -72,7 +72,7 @@ class BrokerResultLog:
             except KafkaException as error:
                 raise self._error(error.args[0], partition) from error
 
-    def _settle(self, written: asyncio.Future[int], partition: TopicPartition, error: Any, offset: int) -> None:
+    def _settle(self, written: asyncio.Future[int], partition: TopicPartition, error: object, offset: int) -> None:
         if written.done():  # its call was cancelled
             return
         if error is None:
@@ -80,7 +80,7 @@ class BrokerResultLog:
         else:
             written.set_exception(self._error(error, partition))
 
-    def _error(self, error: Any, partition: TopicPartition) -> Exception:
+    def _error(self, error: object, partition: TopicPartition) -> Exception:
         return translate(error, f"writing to {partition}", topic=partition.topic, bootstrap_servers=self._settings.bootstrap_servers)
 
     def _opened(self) -> Any:

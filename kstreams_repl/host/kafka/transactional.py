@@ -42,7 +42,7 @@ class TransactionalProducer:
             doubt: waiting longer is useless, and after a broker restart the client may wait for an answer that never comes.
     """
 
-    def __init__(self, settings: ClientSettings, transactional_id: str, *, timeout_ms: int, **overrides: Any) -> None:
+    def __init__(self, settings: ClientSettings, transactional_id: str, *, timeout_ms: int, **overrides: object) -> None:
         self.settings = settings
         self.transactional_id = transactional_id
         self.events = ClientEvents()
@@ -105,7 +105,7 @@ class TransactionalProducer:
         except KafkaException as error:
             raise self._outcome(error, "sending records") from error
 
-    def send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: Any) -> None:
+    def send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: object) -> None:
         self._once(
             "adding the input offsets to the transaction", lambda: send_offsets(self.client, offsets, group, self._seconds)
         )
@@ -129,7 +129,7 @@ class TransactionalProducer:
         if client is not None:
             client.purge()  # then dropped: the client's close() aborts and flushes without a limit, so it hangs when the broker is down
 
-    def _once(self, doing: str, call: Callable[[], Any], begun: Callable[[], None] = lambda: None) -> None:
+    def _once(self, doing: str, call: Callable[[], object], begun: Callable[[], None] = lambda: None) -> None:
         """Make a call that adds to or ends a transaction, exactly once.
 
         Its success is not trusted when the connection broke during the request: the client may have sent the request twice, and the late
@@ -146,7 +146,7 @@ class TransactionalProducer:
                 f"{doing}: the connection broke during the request; a duplicate request may still be in flight", hint=self.events.last
             )
 
-    def _repeat(self, doing: str, call: Callable[[], Any], seconds: float, begun: Callable[[], None] = lambda: None) -> None:
+    def _repeat(self, doing: str, call: Callable[[], object], seconds: float, begun: Callable[[], None] = lambda: None) -> None:
         began = time.monotonic()
         deadline = began + seconds
         while True:

@@ -80,7 +80,7 @@ class Deployment:
     def __init__(
         self,
         topology: Any,
-        config: StreamsConfig | Mapping[str, Any],
+        config: StreamsConfig | Mapping[str, object],
         *,
         spark: Any = None,
         master: str | None = None,

@@ -120,7 +120,7 @@ def _twins(structure: JsonObject) -> dict[str, str]:
     return {name: earlier for name in structure if (earlier := first.setdefault(name.lower(), name)) != name}
 
 
-def _with_integers(structure: Any, integer: str) -> Any:
+def _with_integers(structure: object, integer: str) -> Any:
     if isinstance(structure, dict):
         return {
             name: "JSON" if isinstance(inner, dict) and _twins(inner) else _with_integers(inner, integer)
@@ -162,7 +162,7 @@ def _without_rounding(
     return json.dumps(parsed), "; ".join(notes)
 
 
-def _doubles(structure: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+def _doubles(structure: object, path: str) -> Iterator[tuple[str, Any, Any]]:
     """Yield the JSON path of each DOUBLE of a structure, and where it stands: a dict or list of the structure, and its name there."""
     for name, inner in structure.items() if isinstance(structure, dict) else enumerate(structure) if isinstance(structure, list) else ():
         if isinstance(name, str) and not set(name).isdisjoint('"\\'):
@@ -174,7 +174,7 @@ def _doubles(structure: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
             yield from _doubles(inner, here)
 
 
-def _size(structure: Any) -> int:
+def _size(structure: object) -> int:
     if isinstance(structure, dict):
         return sum(map(_size, structure.values())) + 1
     if isinstance(structure, list):

@@ -7,7 +7,6 @@ column types (from the user's own serdes: integers in one, fractions in another)
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -70,7 +69,7 @@ def _remake(database: duckdb.DuckDBPyConnection, table: str, own: pa.Schema, sch
     _put(database, f"CREATE OR REPLACE TABLE {quote_identifier(table)} AS FROM {quote_identifier(_PIECE)}", made_alike)
 
 
-def _as_type(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+def _as_type(values: Sequence[object], kind: pa.DataType) -> pa.Array:
     if pa.types.is_string(kind):
         return as_texts(values)
     try:

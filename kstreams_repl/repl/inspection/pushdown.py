@@ -255,7 +255,7 @@ def _constant(node: Any) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-def _nodes(tree: Any) -> Iterator[JsonMapping]:
+def _nodes(tree: object) -> Iterator[JsonMapping]:
     pending = [tree]
     while pending:
         here = pending.pop()

@@ -304,7 +304,7 @@ class _Views:
     with_value: bool
     typed: bool
 
-    def of(self, schema: str, name: str, found: Any) -> _Read | None:
+    def of(self, schema: str, name: str, found: object) -> _Read | None:
         """Create or replace the view of a table; return what was read of a topic or store."""
         place = quote_identifier(name)
         if schema:

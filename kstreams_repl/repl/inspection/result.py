@@ -231,7 +231,7 @@ class SqlResult:
     def __repr__(self) -> str:
         return self.table().text()
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         """Return the first rows and, in a notebook, collapsed charts below them."""
         table = self.table()
         folded = [element("details", element("summary", str(chart.kind)), chart.html()) for chart in self._run(self._charts)]

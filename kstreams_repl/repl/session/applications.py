@@ -42,7 +42,7 @@ class Applications(Frames, dict[str, Application]):
         left = ", ".join(f"{left.name} {left.status}" for left in self.left)
         return f"Applications({here}{f'; not attached: {left}' if left else ''})"
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         return self.table()._repr_mimebundle_()
 
 

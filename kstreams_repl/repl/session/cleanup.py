@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from kstreams_repl.engine.topology.names import changelog_topic, internal_topic, validate_name
 from kstreams_repl.host.instance.state.state_directory import application_directory
@@ -90,7 +89,7 @@ class Cleanup(Frames):
     def __repr__(self) -> str:
         return self.table().text()
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         return self.table()._repr_mimebundle_()
 
 

@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from kstreams_repl.engine import serdes as serde_library
 from kstreams_repl.engine.config import StreamsConfig
@@ -54,9 +53,9 @@ class ClusterClient:
         settings: ClientSettings | None,
         *,
         spark: SparkHost | None = None,
-        config: Mapping[str, Any] | None = None,
+        config: Mapping[str, object] | None = None,
         directory: SessionDirectory | None = None,
-        client_settings: Mapping[str, Any] | None = None,
+        client_settings: Mapping[str, object] | None = None,
         report: Report = default_report,
     ) -> None:
         self.directory = directory or SessionDirectory(None)
@@ -68,7 +67,7 @@ class ClusterClient:
         self.spark = spark or SparkHost(None, None)
         self.serdes = TopicSerdes()
         self.counter = RecordCounter()
-        self.variables: Mapping[str, Any] = {}
+        self.variables: Mapping[str, object] = {}
         self.closed = False
         self._pid = os.getpid()
         self.at_close: list[Callable[[], object]] = []
@@ -148,7 +147,7 @@ class ClusterClient:
         """``state.dir`` of the applications that set none."""
         return state_root(StreamsConfig({"state.dir": str(self.directory.state), **self.config}))
 
-    def application_config(self, name: str, settings: Mapping[str, Any]) -> StreamsConfig:
+    def application_config(self, name: str, settings: Mapping[str, object]) -> StreamsConfig:
         """Return the settings of an application: its own, then those of every application.
 
         Raises:
@@ -179,12 +178,12 @@ class ClusterClient:
             validate_name(topic, "topic"), partitions, configs={**self.topic_configs, **(configs or {})}, exist_ok=exist_ok
         )
 
-    def read(self, topic: str, n: int | None, *, start: Any = None, key_serde: Any = None, value_serde: Any = None) -> Records:
+    def read(self, topic: str, n: int | None, *, start: object = None, key_serde: object = None, value_serde: object = None) -> Records:
         """Return records of a topic, as `Session.read`."""
         key, value = self.serdes_of(topic, key_serde, value_serde)
         return read_records(self.admin, self.counter, topic, n, start=start, key_serde=key, value_serde=value)
 
-    def serdes_of(self, topic: str, key_serde: Any = None, value_serde: Any = None) -> Pair:
+    def serdes_of(self, topic: str, key_serde: object = None, value_serde: object = None) -> Pair:
         """Return (key serde, value serde) of a topic: the given ones, else the known ones; None where there is neither."""
         key, value = self.serdes.of(topic)
         return (

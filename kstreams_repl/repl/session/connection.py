@@ -25,8 +25,8 @@ _latest: list[tuple[tuple[Any, ...], Session]] = []
 def connect(
     bootstrap_servers: str | None = None,
     *,
-    spark: Any = None,
-    config: Mapping[str, Any] | None = None,
+    spark: object = None,
+    config: Mapping[str, object] | None = None,
     schema_registry: str | Mapping[str, Any] | None = None,
     directory: str | os.PathLike[str] | None = None,
     report: Report | None = None,

@@ -60,7 +60,7 @@ class TabledApplication:
 
     metrics = ()
 
-    def __init__(self, name: str, config: StreamsConfig, topology: Any, drawn: ServedApplication) -> None:
+    def __init__(self, name: str, config: StreamsConfig, topology: object, drawn: ServedApplication) -> None:
         self.name, self.config, self.topology, self._drawn = name, config, topology, drawn
 
     @property
@@ -71,7 +71,7 @@ class TabledApplication:
 class StoreTables(SessionTables):
     """The tables of ``/sql``: the named stores, and nothing else."""
 
-    def __init__(self, client: Any, application: Any, named: Mapping[str, Any]) -> None:
+    def __init__(self, client: Any, application: Any, named: Mapping[str, object]) -> None:
         super().__init__(client, {application.name: application}, {}, {})
         self._stores = named
         self._topics = {}

@@ -120,7 +120,7 @@ class Reset(Frames):
     def __repr__(self) -> str:
         return self.table().text()
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         return self.table()._repr_mimebundle_()
 
 
@@ -130,7 +130,7 @@ def reset_of(
     name: str,
     *,
     input_topics: Collection[str] | None,
-    to: Any,
+    to: object,
     shift_by: int | None,
     delete_stop_offsets: bool,
     state: bool,
@@ -187,7 +187,7 @@ def _new_offsets(
     return {partition: min(max(offset, first[partition]), last[partition]) for partition, offset in targets.items()}
 
 
-def refuse_both(to: Any, shift_by: int | None) -> None:
+def refuse_both(to: object, shift_by: int | None) -> None:
     """Raise if two places are given.
 
     Raises:

@@ -51,11 +51,11 @@ class Session(TopicAccess):
         self,
         settings: ClientSettings | None,
         *,
-        spark: Any = None,
+        spark: object = None,
         master: str | None = None,
-        config: Mapping[str, Any] | None = None,
+        config: Mapping[str, object] | None = None,
         directory: SessionDirectory | None = None,
-        client_settings: Mapping[str, Any] | None = None,
+        client_settings: Mapping[str, object] | None = None,
         report: Report = default_report,
     ) -> None:
         self.client = ClusterClient(
@@ -134,7 +134,7 @@ class Session(TopicAccess):
         return self.client.variables
 
     @variables.setter
-    def variables(self, variables: Mapping[str, Any]) -> None:
+    def variables(self, variables: Mapping[str, object]) -> None:
         self.client.variables = variables
 
     def start(self) -> Session:
@@ -163,14 +163,14 @@ class Session(TopicAccess):
 
     def deploy(
         self,
-        topology: Any,
+        topology: object,
         name: str,
         *,
-        config: Mapping[str, Any] | None = None,
-        start: Any = None,
+        config: Mapping[str, object] | None = None,
+        start: object = None,
         detached: bool = False,
         create_topics: bool | Mapping[str, int] = False,
-        from_savepoint: Any = None,
+        from_savepoint: object = None,
         share_outputs: bool = False,
         take_over: bool = False,
         **settings: object,
@@ -228,13 +228,13 @@ class Session(TopicAccess):
 
     def run_batch(
         self,
-        topology: Any,
+        topology: object,
         name: str,
         *,
-        stop_at: Any = "eol",
+        stop_at: object = "eol",
         on_end: str = "keep",
-        config: Mapping[str, Any] | None = None,
-        start: Any = None,
+        config: Mapping[str, object] | None = None,
+        start: object = None,
         create_topics: bool | Mapping[str, int] = False,
         **settings: object,
     ) -> Application:
@@ -298,7 +298,7 @@ class Session(TopicAccess):
             return {}
         return {box.application: driver.state for box in mailboxes(self.client.state_root) if (driver := box.driven) is not None}
 
-    def plan(self, topology: Any, name: str, *, config: Mapping[str, Any] | None = None, start: Any = None) -> Table:
+    def plan(self, topology: object, name: str, *, config: Mapping[str, object] | None = None, start: object = None) -> Table:
         """Return what `deploy` would create and run: internal topics, tasks, starting offsets if `start` is a time.
 
         Creates nothing.
@@ -312,7 +312,7 @@ class Session(TopicAccess):
         return preview(self.client, self._applications, topology, name, config or {}, start)
 
     def attach(
-        self, name: str, topology: Any = None, *, config: Mapping[str, Any] | None = None, trust: bool = False
+        self, name: str, topology: object = None, *, config: Mapping[str, object] | None = None, trust: bool = False
     ) -> Application:
         """Find an existing application, for example after a kernel restart, with its versions, offsets and state.
 
@@ -365,7 +365,7 @@ class Session(TopicAccess):
         name: str,
         *,
         input_topics: Collection[str] | None = None,
-        to: Any = None,
+        to: object = None,
         shift_by: int | None = None,
         delete_stop_offsets: bool = False,
         state: bool | None = None,

@@ -392,7 +392,7 @@ def confirm(saved: SavedVersion, hashes: Mapping[int, str], application: str, pa
     )
 
 
-def _saved(content: Any, application: str) -> Saved:
+def _saved(content: object, application: str) -> Saved:
     if not isinstance(content, dict) or content.get("format") != FORMAT or content.get("version") != 1:
         raise ValueError("not a session file of version 1")
     if content["application"] != application:
@@ -410,11 +410,11 @@ def _version(item: Any) -> SavedVersion:
     return SavedVersion(numbers[0], numbers[1], texts[0], texts[1], tuple(lists[0]), tuple(lists[1]), tuple(lists[2]))
 
 
-def _is_plain(value: Any) -> bool:
+def _is_plain(value: object) -> bool:
     return value is None or isinstance(value, str | int | float | bool)
 
 
-def _serde_name(value: Any) -> str | None:
+def _serde_name(value: object) -> str | None:
     name = getattr(value, "name", None)
     try:
         return name if isinstance(name, str) and serdes.resolve(name) is value else None

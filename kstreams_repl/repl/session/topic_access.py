@@ -102,12 +102,12 @@ class TopicAccess:
     def produce(
         self,
         topic: str,
-        records: Any,
+        records: object,
         *,
         key: str | None = None,
         timestamp: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
+        key_serde: object = None,
+        value_serde: object = None,
         partitions: int = DEFAULT_PARTITIONS,
     ) -> int:
         """Write records to a topic, which is created if it does not exist. Return their number once the broker has them all.
@@ -150,8 +150,8 @@ class TopicAccess:
         key: str | None = None,
         timestamp: str | None = None,
         format: str | None = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
+        key_serde: object = None,
+        value_serde: object = None,
         partitions: int = DEFAULT_PARTITIONS,
         commit_rows: int = 10_000,
         table: str | None = None,
@@ -224,9 +224,9 @@ class TopicAccess:
         topic: str,
         n: int | None = 10,
         *,
-        start: Any = None,
-        key_serde: Any = None,
-        value_serde: Any = None,
+        start: object = None,
+        key_serde: object = None,
+        value_serde: object = None,
     ) -> Records:
         """Return records of a topic, by time: the last `n`, or the first `n` from `start` on. Never waits for new records.
 
@@ -275,7 +275,7 @@ class TopicAccess:
         return self.client.serdes_of(topic)
 
     def values(
-        self, target: Any, n: int = 10, *, timeout: Seconds = 5.0, topology: Any = None, config: Mapping[str, Any] | None = None
+        self, target: object, n: int = 10, *, timeout: Seconds = 5.0, topology: object = None, config: Mapping[str, object] | None = None
     ) -> Records | Table:
         """Return the last values of a topic, node, stream or table, without deploying anything.
 
@@ -300,7 +300,7 @@ class TopicAccess:
             self.client, self._applications, target, n, seconds=as_seconds(timeout, "timeout"), topology=topology, config=config or {}
         )
 
-    def sample(self, topology: Any, *, n: int = 10, timeout: Seconds = 5.0, config: Mapping[str, Any] | None = None) -> Sample:
+    def sample(self, topology: object, *, n: int = 10, timeout: Seconds = 5.0, config: Mapping[str, object] | None = None) -> Sample:
         """Run a topology over a bounded sample of its topics and keep the last `n` values of every node.
 
         Args:
@@ -322,8 +322,8 @@ class TopicAccess:
         *,
         topic_limit: int | None = None,
         store_limit: int | None = None,
-        start: Any = None,
-        end: Any = None,
+        start: object = None,
+        end: object = None,
         **frames: object,
     ) -> SqlResult:
         """Run one SELECT over topics, stores and dataframes, in DuckDB.
@@ -356,7 +356,14 @@ class TopicAccess:
         )
 
     def spark_frame(
-        self, name: Any, *, topic_limit: int | None = None, offsets: Any = None, start: Any = None, end: Any = None, piece: int = 1_000_000
+        self,
+        name: object,
+        *,
+        topic_limit: int | None = None,
+        offsets: object = None,
+        start: object = None,
+        end: object = None,
+        piece: int = 1_000_000,
     ) -> Any:
         """Return a topic or a store as a Spark DataFrame, with the columns of `sql`. For data too large for `sql`.
 

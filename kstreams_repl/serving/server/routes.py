@@ -44,7 +44,7 @@ class Served:
     place: str
     router: Router
     named: dict[str, StoreBuilder]
-    default_key_serde: Any
+    default_key_serde: object
     limits: ServerLimits
     traffic: Traffic
     sql: Callable[[str, int], Any]

@@ -31,7 +31,7 @@ from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.system.errors import KStreamsError, TopologyError, did_you_mean
 from kstreams_repl.system.types import UserFunction
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 
 class Handle:

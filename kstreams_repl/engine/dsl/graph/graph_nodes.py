@@ -40,8 +40,8 @@ def key_not_none(key: object, value: object) -> bool:
 class Consumed:
     """Options for reading a source."""
 
-    key_serde: Any = None
-    value_serde: Any = None
+    key_serde: object = None
+    value_serde: object = None
     timestamp_extractor: TimestampExtractor | None = None
     offset_reset: str | None = None
 
@@ -199,8 +199,8 @@ class RepartitionGraphNode(GraphNode):
     sink_name: str
     topic: str
     filter_name: str | None = None
-    key_serde: Any = None
-    value_serde: Any = None
+    key_serde: object = None
+    value_serde: object = None
     partitioner: StreamPartitioner | None = None
     partitions: int | None = None
     optimizable: bool = False
@@ -230,8 +230,8 @@ class SinkGraphNode(GraphNode):
     """Writes a topic."""
 
     topic: str | Callable[..., str]
-    key_serde: Any
-    value_serde: Any
+    key_serde: object
+    value_serde: object
     partitioner: StreamPartitioner | None
 
     def write(self, topology: Topology) -> None:
@@ -251,8 +251,8 @@ class TableFilesGraphNode(GraphNode):
     """Writes a table of files."""
 
     table: TableFiles
-    key_serde: Any
-    value_serde: Any
+    key_serde: object
+    value_serde: object
 
     def write(self, topology: Topology) -> None:
         topology.add_sink(

@@ -112,7 +112,7 @@ class CogroupedStream(Handle, Generic[TableT]):
         make: MakeOperator,
         store: StoreBuilder,
         getter: StoreGetter,
-        table_key_serde: object,
+        table_key_serde: Any,
         options: Materialized,
         name: str | None,
     ) -> TableT:

@@ -147,7 +147,7 @@ class GroupedStream(AbstractStream, Generic[TableT]):
         operator: Operator,
         store: StoreBuilder,
         getter: StoreGetter,
-        table_key_serde: object,
+        table_key_serde: Any,
         options: Materialized,
     ) -> TableT:
         """Add an aggregate after this grouping, repartitioning first if keys may have changed."""

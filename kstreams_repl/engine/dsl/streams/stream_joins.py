@@ -92,9 +92,9 @@ class StreamJoinPlan:
     windows: JoinWindows
     how: str
     store: str | None = None
-    key_serde: Any = None
-    value_serde: Any = None
-    other_value_serde: Any = None
+    key_serde: object = None
+    value_serde: object = None
+    other_value_serde: object = None
     logging: bool = True
     persistent: bool | None = None
     name: str | None = None

@@ -179,7 +179,7 @@ def _by_key_alone(partitioner: StreamPartitioner | None) -> UserFunction | None:
         return None
     choose = partitioner
 
-    def partition(topic: str, key: Any, value: object, partitions: int) -> Any:
+    def partition(topic: str, key: object, value: object, partitions: int) -> Any:
         chosen = choose(topic, key, None, partitions)
         if chosen is not None and not isinstance(chosen, int) and len(chosen) != 1:
             raise TopologyError(

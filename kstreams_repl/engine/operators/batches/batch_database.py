@@ -73,7 +73,7 @@ class Statement:
         self._current.records = records
         return self._database.sql(self._execute).to_arrow_table()
 
-    def columns(self, records: Any) -> list[list[Any]]:
+    def columns(self, records: object) -> list[list[Any]]:
         """Run the query over these records; return the columns of the result, numbers and texts."""
         return [column.tolist() for column in self.arrays(records)]
 

@@ -132,7 +132,7 @@ def _aggregate(item: JsonObject, aggregates: Collection[str]) -> str | None:
 
 
 def _keys(
-    database: Any, node: JsonObject, merges: tuple[Merge, ...], query: str, columns: Collection[str]
+    database: object, node: JsonObject, merges: tuple[Merge, ...], query: str, columns: Collection[str]
 ) -> tuple[list[JsonObject], tuple[str, ...]]:
     """Return the group keys as entries of a select list, and their names."""
     items, groups = node["select_list"], node["group_expressions"]

@@ -20,7 +20,7 @@ _REFUSED = ("modifiers", "having", "sample", "qualify")
 """Parts of the SELECT that need other records: modifiers are ORDER BY, DISTINCT and LIMIT."""
 
 
-def parsed(database: Any, query: Any) -> JsonObject:
+def parsed(database: object, query: object) -> JsonObject:
     """Return the syntax tree of a statement that is one SELECT FROM this, without what needs other records than its own group's.
 
     Raises:
@@ -89,7 +89,7 @@ def text_of(database: Any, tree: JsonObject) -> str:
     return str(text)
 
 
-def items_of(database: Any, *expressions: str) -> list[JsonObject]:
+def items_of(database: object, *expressions: str) -> list[JsonObject]:
     """Return expressions as entries of a select list."""
     items: list[JsonObject] = select_of(_tree(database, f"SELECT {', '.join(expressions)}"))["select_list"]
     return items

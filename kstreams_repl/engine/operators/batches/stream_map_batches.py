@@ -60,7 +60,7 @@ class _MapBatches:
             columns[name] = rows.numbers() if name == ROW else rows.coordinate(name, self._key)
         return self._pa.RecordBatch.from_pydict(columns)
 
-    def _checked(self, result: Any, batch: Any, rows: RecordColumns) -> BatchResult:
+    def _checked(self, result: object, batch: Any, rows: RecordColumns) -> BatchResult:
         table = self._table(result)
         indices = self._rows(table, rows.count)
         for name in ("key", "timestamp"):
@@ -84,7 +84,7 @@ class _MapBatches:
 
         return BatchResult(indices, values, texts)
 
-    def _table(self, result: Any) -> Any:
+    def _table(self, result: object) -> Any:
         pa = self._pa
         if isinstance(result, pa.Table):
             return result

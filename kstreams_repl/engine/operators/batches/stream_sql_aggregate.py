@@ -68,7 +68,7 @@ class MergePartials:
         object.__setattr__(self, "averages", averages)
         object.__setattr__(self, "is_value", self.names == (VALUE,) and not averages)
 
-    def __call__(self, key: Any, partial: Sequence[Any], row: Any) -> Any:
+    def __call__(self, key: object, partial: Sequence[object], row: object) -> Any:
         """Return the new row."""
         results = chain(partial, repeat(None))  # a partial of an earlier query may have fewer results
         return self.row([merge(old, new) for merge, old, new in zip(self.functions, self.results(key, row), results, strict=False)])
@@ -78,7 +78,7 @@ class MergePartials:
         """Return (old, new) -> merged for each result of a partial: the selected columns, and a count for each average."""
         return [*map(_MERGED.__getitem__, self.merges), *(_sum for _ in self.averages)]
 
-    def results(self, key: Any, row: Any) -> Sequence[Any]:
+    def results(self, key: object, row: Any) -> Sequence[Any]:
         """Return what is kept of a row for each result of a partial; None for what it does not have yet.
 
         Raises:

@@ -24,7 +24,7 @@ class ForeignTableJoin(Operator):
 
     store: str
     registration_topic: str = ""
-    foreign_key_serde: Any = None
+    foreign_key_serde: object = None
     versioned: bool = False
 
     def build(self, node: NodeContext, forward: Process) -> Process:

@@ -29,7 +29,7 @@ class ResponseJoin(Operator):
     primary: ValueGetter
     joiner: Joiner
     left_join: bool
-    value_serde: Any = None
+    value_serde: object = None
     with_key: bool = False
     registration_topic: str = ""
 

@@ -33,8 +33,8 @@ class SubscriptionReceive(Operator):
 
     store: str
     registration_topic: str = ""
-    foreign_key_serde: Any = None
-    key_serde: Any = None
+    foreign_key_serde: object = None
+    key_serde: object = None
 
     def build(self, node: NodeContext, forward: Process) -> Process:
         store, drop = node.store(self.store), node.drop

@@ -43,9 +43,9 @@ class SubscriptionSend(Operator):
 
     extractor: ValueMapper
     left_join: bool
-    value_serde: Any = None
-    key_serde: Any = None
-    foreign_key_serde: Any = None
+    value_serde: object = None
+    key_serde: object = None
+    foreign_key_serde: object = None
     with_key: bool = False
     versioned: bool = False
     registration_topic: str = ""

@@ -56,7 +56,7 @@ class TableTableJoin(Operator):
         needs_other = self.kind in (TableJoinKind.INNER, TableJoinKind.RIGHT)
 
         @inlined
-        def joined(key: Any, this: object, other: Any) -> object:
+        def joined(key: object, this: object, other: object) -> object:
             return None if this is None and (needs_this or other is None) else join(key, this, other)
 
         def join_tables(key: Any, value: Any, timestamp: int, headers: Headers) -> None:

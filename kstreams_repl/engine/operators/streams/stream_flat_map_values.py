@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from kstreams_repl.engine.operators.kernel import kernel
 from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
@@ -28,7 +27,7 @@ class StreamFlatMapValues(Operator):
     def build(self, node: NodeContext, forward: Process) -> Process:
         mapper = with_key_of(self.mapper, self.with_key)
 
-        def flat_map_values(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        def flat_map_values(key: object, value: object, timestamp: int, headers: Headers) -> None:
             for new_value in mapper(key, value):
                 forward(key, new_value, timestamp, headers)
 

@@ -27,7 +27,7 @@ class TableRepartitionMap(Operator):
 
     mapper: Callable[[Any, Any], tuple[Any, Any]]
     versioned: bool = False
-    key_serde: Any = None
+    key_serde: object = None
 
     def build(self, node: NodeContext, forward: Process) -> Process:
         mapper, versioned, name = self.mapper, self.versioned, node.name

@@ -48,7 +48,7 @@ class TableSuppress(Operator):
         bounded = self.max_records is not None or self.max_bytes is not None
         time = StreamTime(node, self.store)
 
-        def emit(key: Any, new: object, old: object, context: ContextSnapshot) -> None:
+        def emit(key: object, new: object, old: object, context: ContextSnapshot) -> None:
             if new is not None or not drop_tombstones:
                 with record.replace(context):
                     forward(key, (new, old, True), context.timestamp, context.headers)

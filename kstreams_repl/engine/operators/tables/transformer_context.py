@@ -19,7 +19,7 @@ class TransformerContext(NodeProcessorContext):
     def __init__(self, node: NodeContext) -> None:
         super().__init__(node, _nothing, fixed_key=True)
 
-    def forward(self, record: Any, child: str | None = None) -> NoReturn:
+    def forward(self, record: object, child: str | None = None) -> NoReturn:
         raise CallError(
             f"the transformer of {self._node.name} called forward",
             hint="return the new value from transform(key, value), or use process_values on a stream",

@@ -17,7 +17,7 @@ from kstreams_repl.system.types import Headers, Initializer, KeyValueMapper, Use
 
 _UNCHANGEABLE = frozenset({int, float, str, bytes, bool, type(None)})
 
-Keep = Callable[[Any, Any, Any, int, Headers], None]
+Keep = Callable[[object, object, object, int, Headers], None]
 """(key, new, old, timestamp, headers): put the new row and forward the change."""
 
 
@@ -61,7 +61,7 @@ def as_stored(read: UserFunction, first: Initializer) -> UserFunction:
         first: returns the value that stands for a missing row.
     """
 
-    def stored(old: object, *where: Any) -> Any:
+    def stored(old: object, *where: object) -> Any:
         if type(old) in _UNCHANGEABLE:
             return old
         row = read(*where)
@@ -70,7 +70,7 @@ def as_stored(read: UserFunction, first: Initializer) -> UserFunction:
     return stored
 
 
-def deleter(node: NodeContext, put: Callable[[Any, Any], None]) -> Callable[[Any, int, Headers], None]:
+def deleter(node: NodeContext, put: Callable[[object, object], None]) -> Callable[[object, int, Headers], None]:
     """Return (key, timestamp, headers): delete a row with the timestamp and headers of a record.
 
     A deletion has no timestamp of its own: a cache forwards it, and a changelog logs it, with that of the record context. A cached table

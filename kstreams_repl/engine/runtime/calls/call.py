@@ -68,7 +68,7 @@ class Call:
         return (own_copy(self.key), value) if operator.with_key else (value,)
 
 
-Done = Callable[["Call", Any, "BaseException | None"], None]
+Done = Callable[["Call", object, "BaseException | None"], None]
 """(call, result, error): reports a finished call, from any thread."""
 
 
@@ -78,7 +78,7 @@ class Caller(Protocol):
     def submit(self, call: Call, done: Done) -> None:
         """Run the node's function for a call, soon; never blocks."""
 
-    def ask(self, question: Callable[[], Any], put: Callable[[Callable[[], None]], None]) -> object:
+    def ask(self, question: Callable[[], object], put: Callable[[Callable[[], None]], None]) -> object:
         """Have the task's thread answer a question of a running call; `put` hands it over. An awaitable for an `async def`."""
 
 

@@ -32,7 +32,7 @@ class CallEffects:
         record: the record that is processed.
     """
 
-    def __init__(self, node: NodeContext, call: Any, fixed_key: bool, forward: Process, ask: Callable[[Callable[[], Any]], Any]) -> None:
+    def __init__(self, node: NodeContext, call: Any, fixed_key: bool, forward: Process, ask: Callable[[Callable[[], object]], Any]) -> None:
         self._node, self._call, self._ask, self._forward = node, call, ask, forward
         self._kind: Any = FixedKeyRecord if fixed_key else Record
         self.record: Any = self._kind(own_copy(call.key), own_copy(call.value), call.timestamp, call.headers)
@@ -53,7 +53,7 @@ class CallEffects:
     def task_id(self) -> TaskId:
         return self._node.task.task_id
 
-    def forward(self, record: Any, child: str | None = None) -> None:
+    def forward(self, record: object, child: str | None = None) -> None:
         """Forward a record, as it is now, when the call has ended.
 
         Raises:
@@ -91,7 +91,7 @@ class CallStore:
     """A store as a running call sees it."""
 
     def __init__(
-        self, store: Any, written: dict[Any, Any], effects: list[Callable[[], None]], ask: Callable[[Callable[[], Any]], Any]
+        self, store: Any, written: dict[Any, Any], effects: list[Callable[[], None]], ask: Callable[[Callable[[], object]], Any]
     ) -> None:
         self._store, self._written, self._effects, self._ask = store, written, effects, ask
 

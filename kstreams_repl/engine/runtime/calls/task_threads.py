@@ -40,7 +40,7 @@ class Running(Protocol):
         """Wait until it has ended; return its result, or raise its error."""
 
 
-Submit = Callable[[Callable[[], Any]], Running]
+Submit = Callable[[Callable[[], object]], Running]
 """Starts a function on a thread of the pool."""
 
 
@@ -134,7 +134,7 @@ class _ParallelNode:
 class _Done:
     """A function that was run at once."""
 
-    def __init__(self, work: Callable[[], Any]) -> None:
+    def __init__(self, work: Callable[[], object]) -> None:
         self._error: Exception | None = None
         try:
             self._result = work()

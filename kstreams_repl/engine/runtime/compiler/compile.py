@@ -30,7 +30,7 @@ from kstreams_repl.system.types import Headers, Outlet, RowLoop
 Guard = Callable[[str, Process], Process]
 """Wraps a node's entry (for processing exception handlers other than "fail")."""
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 Tap = Callable[[str], Process]
 """Returns the observer of a node's output (a sink's input) by the node's name; it sees each record before the children do."""
 

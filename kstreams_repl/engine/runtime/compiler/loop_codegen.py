@@ -327,7 +327,7 @@ def locate_row(
     offsets: Sequence[int],
     entries: Sequence[Any],
     _: Sequence[None],
-    headers: Any,
+    headers: object,
 ) -> None:
     """Set the coordinates of the record that last wrote the current row."""
     entry = entries[len(entries) - left - 1]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import repeat
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from kstreams_repl.engine.runtime.nodes.handlers import ErrorContext, Response
 from kstreams_repl.system.types import Headers
@@ -57,7 +57,7 @@ class Site(Protocol):
 class RowSink(Protocol):
     """The rows that one sink of one task writes to a table; part of the task's commits."""
 
-    append: Callable[[Any, Any, int], None]
+    append: Callable[[object, object, int], None]
     """(key, value, timestamp): add one record."""
 
     def recover(self, head: int) -> None:

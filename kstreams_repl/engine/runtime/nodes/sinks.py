@@ -27,7 +27,7 @@ from kstreams_repl.system.errors import (
 )
 from kstreams_repl.system.types import Headers, Outlet, SinkMetadata
 
-Refuse = Callable[[Any, Any, Exception], None]
+Refuse = Callable[[object, object, Exception], None]
 """(key, value, cause): handles a record that a serde could not write; raises, or returns to drop the record."""
 
 
@@ -79,7 +79,7 @@ def build_sink(node: SinkNode, context: NodeContext, services: TaskServices) -> 
     send, partition = _with_header_ids(services.collector.sender(topic, site), services.collector.partition_of, key_serde, value_serde)
     to_key, to_value = key_serde.serialize, to_send(value_serde.serialize) if copies else value_serde.serialize
 
-    def sink(key: Any, value: Any, timestamp: int, headers: Any) -> None:
+    def sink(key: object, value: object, timestamp: int, headers: Any) -> None:
         try:
             data = to_key(key)
             payload = to_value(value)

@@ -40,7 +40,7 @@ class ConsumedRecord:
     headers: Headers
 
 
-Extract = Callable[[RecordQueue, Any, Any, int, int, Headers], int]
+Extract = Callable[[RecordQueue, object, object, int, int, Headers], int]
 
 
 def _never(record: ConsumedRecord, partition_time: int) -> int:

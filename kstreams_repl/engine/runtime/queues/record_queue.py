@@ -30,7 +30,7 @@ class Source(Protocol):
     """The compiled source node, as its queue uses it."""
 
     name: str
-    enter: Callable[[Any, Any, int, Headers], None]
+    enter: Callable[[object, object, int, Headers], None]
     deserialize_key: Callable[[bytes | None], Any]
     deserialize_value: Callable[[bytes | None], Any]
     deserialize_keys: DeserializeMany | None
@@ -41,7 +41,7 @@ class Source(Protocol):
     """Called for each record before it is decoded; None costs nothing."""
     frame: Callable[[RecordBatch], RecordBatch] | None
     """Prepares a batch with headers for the serdes (`header_ids.framing`); None: not needed."""
-    extract: Callable[[RecordQueue, Any, Any, int, int, Headers], int] | None
+    extract: Callable[[RecordQueue, object, object, int, int, Headers], int] | None
     """(queue, key, value, timestamp, offset, headers) -> timestamp in ms"""
 
     def on_poison(

@@ -120,7 +120,7 @@ class AvroFormat:
         library = AvroSerializer(client, self._registered(), conf=self.options.library_settings())
         return _subject(library, context), library._schema
 
-    def writer(self, client: Any, context: Any) -> Callable[[Any], bytes]:
+    def writer(self, client: object, context: object) -> Callable[[Any], bytes]:
         with extras():
             from confluent_kafka.schema_registry.avro import AvroSerializer
             from fastavro import schemaless_writer
@@ -269,7 +269,7 @@ _SAFE_DEPTH = 2000
 """Values of so many bytes cannot be nested deeper than fastavro's compiled reader can go; at twice the depth it ends the process."""
 
 
-def decoder(schema: Any) -> Callable[[BytesIO, Any, Any], Any]:
+def decoder(schema: object) -> Callable[[BytesIO, Any, Any], Any]:
     """Return fastavro's reader; for types that contain themselves the one in Python, which refuses what is nested too deeply."""
     from fastavro import schemaless_reader
 

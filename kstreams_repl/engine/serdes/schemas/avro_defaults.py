@@ -48,7 +48,7 @@ def with_defaults(schema: object, *, shared: bool) -> tuple[Any, bool]:
     own, named, seen = copy.deepcopy(schema), _named(schema), set()
     changeable = False
 
-    def convert(part: Any, given: Any) -> None:
+    def convert(part: object, given: Any) -> None:
         nonlocal changeable
         if isinstance(part, list):
             for one, other in zip(part, given, strict=True):

@@ -205,7 +205,7 @@ class RegistryQuestions:
     def _latest(self, subject: str) -> Any:
         return _unless_missing(self._client.get_latest_version, subject)
 
-    def _has(self, subject: str, schema: Any) -> bool:
+    def _has(self, subject: str, schema: object) -> bool:
         return _unless_missing(self._client.lookup_schema, subject, schema) is not None
 
     def _level(self, subject: str) -> str:

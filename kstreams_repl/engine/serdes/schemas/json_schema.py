@@ -92,7 +92,7 @@ class JsonSchemaFormat:
             return None
         return self.name, self.schema
 
-    def registered(self, client: Any, context: object) -> tuple[str, Any]:
+    def registered(self, client: object, context: object) -> tuple[str, Any]:
         library = self._serializer(client)
         return str(library._subject_name_func(context, library._schema_name)), library._schema
 
@@ -120,7 +120,7 @@ class JsonSchemaFormat:
 
         return write
 
-    def reader(self, client: Any, schema: Any, prefix: bytes) -> Deserialize:
+    def reader(self, client: object, schema: Any, prefix: bytes) -> Deserialize:
         if schema.schema_type != "JSON":
             raise wrong_bytes("json_schema", prefix, f"a JSON value, not one of {schema.schema_type or 'AVRO'}")
         convert = to_value_type(self.value_type)

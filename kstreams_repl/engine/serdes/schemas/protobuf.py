@@ -114,7 +114,7 @@ class ProtobufFormat:
         subject = str(library._subject_name_func(context, kind.DESCRIPTOR.full_name))
         return subject, Schema(library._schema.schema_str, "PROTOBUF", uses)
 
-    def writer(self, client: Any, context: Any) -> Callable[[Any], bytes]:
+    def writer(self, client: object, context: object) -> Callable[[Any], bytes]:
         with extras():
             from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 
@@ -153,7 +153,7 @@ class ProtobufFormat:
         library._encode_varints(out, library._index_array, zigzag=True)
         return out.getvalue()
 
-    def reader(self, client: Any, schema: Any, prefix: bytes) -> Deserialize:
+    def reader(self, client: object, schema: Any, prefix: bytes) -> Deserialize:
         if schema.schema_type != "PROTOBUF":
             raise wrong_bytes("protobuf", prefix, f"a Protobuf value, not one of {schema.schema_type or 'AVRO'}")
         own: Any = self.message or (compiled(self.schema, self.message_name) if self.schema is not None else None)

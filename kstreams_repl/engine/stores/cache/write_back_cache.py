@@ -86,8 +86,8 @@ class WriteBackCache:
         self.find: Callable[[bytes], CacheEntry | None] = self._slots.get
         """Returns the slot of a cached key; its value may be a `Frozen`. None says nothing about the row below."""
         self.get: Deserialize
-        self.put: Callable[[bytes, Any], None]
-        self.rewrite: Callable[[CacheEntry, Any, int], None]
+        self.put: Callable[[bytes, object], None]
+        self.rewrite: Callable[[CacheEntry, object, int], None]
         self.load: Callable[[bytes], CacheEntry]
         """Creates the slot of a key that has none, from the row below; without a row its value is `NOTHING` and its timestamp 0."""
         self.make: Callable[[bytes], CacheEntry]
@@ -127,8 +127,8 @@ class WriteBackCache:
         self, context: Any
     ) -> tuple[
         Deserialize,
-        Callable[[bytes, Any], None],
-        Callable[[CacheEntry, Any, int], None],
+        Callable[[bytes, object], None],
+        Callable[[CacheEntry, object, int], None],
         Callable[[bytes], CacheEntry],
         Callable[[bytes], CacheEntry],
     ]:
@@ -148,7 +148,7 @@ class WriteBackCache:
         light, texts, written = deferrable - self._bytes.texts, self._bytes.texts, self._bytes.written
         most, capacity, settle, nothing = 2 * self._capacity, self._capacity, self._settle, NOTHING
 
-        def keep(key: bytes, value: Any, at: int) -> CacheEntry:
+        def keep(key: bytes, value: object, at: int) -> CacheEntry:
             nonlocal most
             if len(slots) > most:  # a table that is only read is never flushed
                 settle([])
@@ -200,7 +200,7 @@ class WriteBackCache:
                 slot.key, slot.state = key, clean
             rewrite(slot, value, at)
 
-        def rewrite_any(slot: CacheEntry, value: Any, at: int) -> None:
+        def rewrite_any(slot: CacheEntry, value: object, at: int) -> None:
             if type(value) not in deferrable:
                 value = freeze(value)
             if slot.state is leaving:

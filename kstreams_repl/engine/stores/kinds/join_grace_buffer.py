@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any
 
 from kstreams_repl.engine.serdes import Serde
 from kstreams_repl.engine.stores.engine.environment import Environment
@@ -62,7 +61,7 @@ class JoinGraceBuffer(TypedStore, ObservedTime):
         self._engine.put(physical, data)
         self._changelog.log(physical, data + _NO_TIME, None)
 
-    def evict_until(self, time: int, emit: Callable[[Any, Any, Context], None]) -> None:
+    def evict_until(self, time: int, emit: Callable[[object, object, Context], None]) -> None:
         """Pass (key, value, record context) of every record with timestamp <= `time` to `emit`, in order, and remove it."""
         if time < 0:
             return

@@ -41,7 +41,7 @@ class KeyValueAccess(TypedStore):
     """What stores of one value per key have in common, on top of `get`, `put` and `_rows`."""
 
     get: Callable[[Any], Any]
-    put: Callable[[Any, Any], None]
+    put: Callable[[object, object], None]
 
     def put_if_absent(self, key: object, value: object) -> Any:
         old = self.get(key)
@@ -94,7 +94,7 @@ class KeyValue(KeyValueAccess):
         self._count = count
         self.get_raw: Deserialize = objects.get
         """(serialized key) -> item or None."""
-        self.put_item: Callable[[bytes, Any], None] = objects.put
+        self.put_item: Callable[[bytes, object], None] = objects.put
         """(serialized key, item or None)."""
         self.cached: WriteBackCache | None = objects if isinstance(objects, WriteBackCache) else None
         """The write-back cache, for operators that use its slots directly."""
@@ -102,7 +102,7 @@ class KeyValue(KeyValueAccess):
         """(stored bytes) -> item."""
         self.get, self.put = self._make_access()
 
-    def _make_access(self) -> tuple[Callable[[Any], Any], Callable[[Any, Any], None]]:
+    def _make_access(self) -> tuple[Callable[[object], Any], Callable[[object, object], None]]:
         to_bytes, read, write, refuse = self._key.serialize, self._objects.get, self._objects.put, self._null_key
 
         def get(key: object) -> Any:
@@ -165,7 +165,7 @@ class KeyValue(KeyValueAccess):
 class TimestampedKeyValue(KeyValue):
     """A key-value store whose objects are `(value, timestamp)`; `put_item` puts an item or None under a serialized key."""
 
-    def _make_access(self) -> tuple[Callable[[Any], Any], Callable[[Any, Any], None]]:
+    def _make_access(self) -> tuple[Callable[[object], Any], Callable[[object, object], None]]:
         to_bytes, read, write, refuse = self._key.serialize, self._objects.get, self._objects.put, self._null_key
         kind, make = ValueAndTimestamp, _make_value_and_timestamp
 

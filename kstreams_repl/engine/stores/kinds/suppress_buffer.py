@@ -21,7 +21,7 @@ from kstreams_repl.system.types import Headers
 
 VERSION_HEADER: Headers = [("v", b"\x03")]
 
-Emit = Callable[[Any, Any, Any, Context], None]
+Emit = Callable[[object, object, object, Context], None]
 """(key, new value, old value, record context) of one evicted entry."""
 
 

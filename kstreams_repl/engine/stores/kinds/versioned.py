@@ -284,7 +284,7 @@ class Versioned(TypedStore):
         return self._record(self._rows.get(key) if as_of is None else self._rows.get_as_of(key, as_of))
 
     def range(
-        self, from_key: Any = None, to_key: Any = None, as_of: int | None = None, reverse: bool = False
+        self, from_key: object = None, to_key: object = None, as_of: int | None = None, reverse: bool = False
     ) -> Iterator[tuple[Any, VersionedRecord]]:
         """Iterate over (key, version) as of a time (None: the latest), with from_key <= key <= to_key; None leaves that end open."""
         low, high = self._optional_bytes(from_key), self._optional_bytes(to_key)

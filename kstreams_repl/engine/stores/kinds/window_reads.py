@@ -22,7 +22,7 @@ class WindowReads(IndexedStore):
     """Makes what a read of a timestamped store returns."""
     fetch_raw: Callable[[bytes, int], Any]
     """(serialized key, window start) -> item or None."""
-    put_raw: Callable[[bytes, Any, int], None]
+    put_raw: Callable[[bytes, object, int], None]
     """(serialized key, item or None, window start)."""
 
     def __init__(

@@ -48,7 +48,7 @@ class CachedObjects:
         self.exact = shared.exact
         self.cache = NamedCache(shared, self._entries_leave)
         self.get: Deserialize = self._make_get(keep_reads, defer)
-        self.put: Callable[[bytes, Any], None] = self._make_put(defer)
+        self.put: Callable[[bytes, object], None] = self._make_put(defer)
 
     def _make_get(self, keep_reads: bool, defer: bool) -> Deserialize:
         entries, cache, read, decode = self.cache.entries, self.cache, self._rows.get, self._codec.decode
@@ -80,7 +80,7 @@ class CachedObjects:
 
         return get
 
-    def _make_put(self, defer: bool) -> Callable[[bytes, Any], None]:
+    def _make_put(self, defer: bool) -> Callable[[bytes, object], None]:
         put_entry, context, encode = self.cache.put, self._context, self._codec.encode
         size_of, timestamped = self._codec.size_of, self._codec.timestamped
         deferrable = self._codec.deferrable if defer else frozenset()

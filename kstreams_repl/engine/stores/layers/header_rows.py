@@ -121,7 +121,7 @@ class PlainObjects:
             return None if item is None else plain(item)
 
         self.get: Deserialize = get
-        self.put: Callable[[bytes, Any], None] = write
+        self.put: Callable[[bytes, object], None] = write
         if not timestamped:
             self.put = lambda key, item: write(key, None if item is None else (item,))
         self.flush, self.clear = objects.flush, objects.clear

@@ -17,7 +17,7 @@ from kstreams_repl.engine.stores.layers.codec import NO_TYPES, SMALL, TEXTS, Cod
 from kstreams_repl.engine.stores.log.changelog import Changelog
 from kstreams_repl.system.types import Deserialize
 
-EntryListener = Callable[[bytes, Any, Any, int, Any], None]
+EntryListener = Callable[[bytes, object, object, int, object], None]
 """(physical key, new item, old item, record timestamp, headers) of one flushed entry."""
 
 _MISSING: Any = object()
@@ -27,7 +27,7 @@ class StoredObjects(Protocol):
     """One store's objects by physical key. `get` and `put` are plain callables."""
 
     get: Deserialize
-    put: Callable[[bytes, Any], None]
+    put: Callable[[bytes, object], None]
 
     def range(self, low: bytes | None, high: bytes | None, reverse: bool = False) -> Iterator[tuple[bytes, Any]]: ...
 
@@ -57,7 +57,7 @@ class WriteThroughObjects:
             write(key, None if item is None else encode(item), record_context.timestamp)
 
         self.get: Deserialize = get
-        self.put: Callable[[bytes, Any], None] = put
+        self.put: Callable[[bytes, object], None] = put
 
     def range(self, low: bytes | None, high: bytes | None, reverse: bool = False) -> Iterator[tuple[bytes, Any]]:
         decode = self._codec.decode
@@ -103,10 +103,10 @@ class WriteBackObjects:
         self._capacity = capacity
         self._texts = NO_TYPES if codec.serde.layout is not None else TEXTS & codec.deferrable
         self.get_any: Deserialize = self._make_get()
-        self.put_any: Callable[[bytes, Any], None] = self._make_put(record_context)
+        self.put_any: Callable[[bytes, object], None] = self._make_put(record_context)
         """`get` and `put` without `visible` and `admit`, for stores that have already checked both."""
         self.get: Deserialize = self.get_any
-        self.put: Callable[[bytes, Any], None] = self.put_any
+        self.put: Callable[[bytes, object], None] = self.put_any
         if visible is not None:
             self.get = lambda key: self.get_any(key) if visible(key) else None
         if admit is not None:
@@ -138,7 +138,7 @@ class WriteBackObjects:
 
         return get
 
-    def _make_put(self, record_context: RecordContext) -> Callable[[bytes, Any], None]:
+    def _make_put(self, record_context: RecordContext) -> Callable[[bytes, object], None]:
         dirty, clean, write = self._dirty, self._clean, self._write
         encode, deferrable, timestamped = self._codec.encode, self._codec.deferrable, self._codec.timestamped
         forget_dirty, forget_clean = dirty.pop, clean.pop

@@ -40,15 +40,15 @@ class DaemonThreads:
 
     def __init__(self, name: str, most: int, loop: asyncio.AbstractEventLoop) -> None:
         self._name, self._most, self._loop = name, most, loop
-        self._work: SimpleQueue[tuple[asyncio.Future[Any], Callable[[], Any]] | None] = SimpleQueue()
-        self._results: deque[tuple[asyncio.Future[Any], Any, BaseException | None]] = deque()
+        self._work: SimpleQueue[tuple[asyncio.Future[object], Callable[[], object]] | None] = SimpleQueue()
+        self._results: deque[tuple[asyncio.Future[object], Any, BaseException | None]] = deque()
         self._telling = False
         self._threads: list[threading.Thread] = []
         self._busy = 0
 
-    def run(self, work: Callable[[], Any]) -> asyncio.Future[Any]:
+    def run(self, work: Callable[[], object]) -> asyncio.Future[object]:
         """Run a function on one of the threads. In the loop."""
-        future: asyncio.Future[Any] = self._loop.create_future()
+        future: asyncio.Future[object] = self._loop.create_future()
         self._busy += 1
         if len(self._threads) < min(self._busy, self._most):
             thread = threading.Thread(target=carried(self._take), name=f"{self._name}-{len(self._threads)}", daemon=True)
@@ -116,7 +116,7 @@ class InstanceCallRunner:
         self._thread = threading.Thread(target=carried(self._loop.run_forever), name=f"calls-{name}", daemon=True)
         self._thread.start()
 
-    def caller(self, node: str, operator: StreamAsync, task: Any) -> TaskCaller:
+    def caller(self, node: str, operator: StreamAsync, task: object) -> TaskCaller:
         """Return the caller for a node of a task."""
         if node not in self.callers:
             threads = DaemonThreads(f"calls-{self._name}-{node}", operator.options.in_flight, self._loop)
@@ -183,9 +183,9 @@ class TaskCaller:
         """Run the node's function for a call."""
         self._runner.submit(self._caller, call, done)
 
-    def ask(self, question: Callable[[], Any], put: Callable[[Callable[[], None]], None]) -> Any:
+    def ask(self, question: Callable[[], object], put: Callable[[Callable[[], None]], None]) -> Any:
         """Have the task's thread answer a question of a running call."""
-        answer: Future[Any] = Future()
+        answer: Future[object] = Future()
 
         def reply() -> None:
             try:

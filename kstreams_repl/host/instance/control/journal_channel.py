@@ -359,7 +359,7 @@ def _figures(content: JsonMapping) -> str:
     return text
 
 
-def _cut(value: Any) -> Any:
+def _cut(value: object) -> Any:
     if isinstance(value, Mapping):
         return {name: _cut(part) for name, part in value.items()}
     if isinstance(value, str) and len(value) > _MOST_TEXT:

@@ -124,7 +124,7 @@ class _Tap:
     def _share(self, seconds: float = 0.2) -> int:
         return max(1, round(self.request.per_second * min(seconds, 1.0)))
 
-    def keep(self, task: str, key: Any, value: Any, timestamp: int, headers: Any) -> None:
+    def keep(self, task: str, key: object, value: object, timestamp: int, headers: Any) -> None:
         """Keep one record as bounded JSON values."""
         self.room -= 1
         texts = [(name, header_text(data)) for name, data in headers or ()]
@@ -159,7 +159,7 @@ class _TaskTap:
             tap.keep(self._task, key, value[0] if self._changes else value, timestamp, headers)
 
     def rows(
-        self, keys: Sequence[Any], values: Sequence[Any], timestamps: Sequence[int], headers: Sequence[Any] | None
+        self, keys: Sequence[object], values: Sequence[object], timestamps: Sequence[int], headers: Sequence[object] | None
     ) -> None:
         tap = self._tap
         first = tap.count
@@ -191,7 +191,7 @@ class TapBoard:
         """Ids of the attached taps."""
         return frozenset(self._taps)
 
-    def serve(self, tasks: Iterable[Any]) -> None:
+    def serve(self, tasks: Iterable[object]) -> None:
         """Attach requested taps, detach expired ones, and write the observed records.
 
         Args:

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from queue import SimpleQueue
-from typing import Any
 
 from kstreams_repl.system.log_context import carried
 
@@ -16,16 +15,16 @@ class TaskPool:
 
     def __init__(self, name: str, threads: int) -> None:
         self.name, self.threads = name, threads
-        self._work: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+        self._work: SimpleQueue[tuple[Future[object], Callable[[], object]] | None] = SimpleQueue()
         self._started: list[threading.Thread] = []
 
-    def submit(self, work: Callable[[], Any]) -> Future[Any]:
+    def submit(self, work: Callable[[], object]) -> Future[object]:
         """Run a function on one of the threads."""
         if len(self._started) < self.threads:
             thread = threading.Thread(target=carried(self._run), name=f"{self.name}-{len(self._started)}", daemon=True)
             self._started.append(thread)
             thread.start()
-        future: Future[Any] = Future()
+        future: Future[object] = Future()
         self._work.put((future, work))
         return future
 

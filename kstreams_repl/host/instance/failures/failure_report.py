@@ -24,7 +24,7 @@ def failure_of(error: BaseException) -> JsonObject:
     }
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Return text and numbers unchanged, a tuple of them (the user's source line) as a list, and any other value as text."""
     if isinstance(value, tuple) and all(isinstance(part, (str, int)) for part in value):
         return list(value)

@@ -325,7 +325,7 @@ class PollLoop:
             ):
                 self._pause([partition])
 
-    def _on_error(self, message: Any, error: Any) -> None:
+    def _on_error(self, message: Any, error: object) -> None:
         partition = topic_partition_of(message)
         if is_partition_end(error):
             self.instance.input.ends[partition] = message.offset()

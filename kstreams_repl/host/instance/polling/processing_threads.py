@@ -259,7 +259,7 @@ class ThreadedPollLoop(PollLoop):
             self.manager.put(by_partition[partition].id, partition, None)
         self._ends_met.clear()
 
-    def _on_error(self, message: Any, error: Any) -> None:
+    def _on_error(self, message: Any, error: object) -> None:
         if is_partition_end(error):
             partition = topic_partition_of(message)
             self.instance.input.ends[partition] = self._ends_met[partition] = message.offset()

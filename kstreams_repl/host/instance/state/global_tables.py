@@ -66,7 +66,7 @@ class GlobalTables:
         """Apply the records that have arrived; return how many."""
         return self._apply(self._consumer.consume(_BATCH, 0))
 
-    def _apply(self, messages: Sequence[Any]) -> int:
+    def _apply(self, messages: Sequence[object]) -> int:
         count = 0
         for partition, batch in columns(list(messages), self._on_error):
             self.task.update(partition.topic, partition.partition, batch)

@@ -262,7 +262,7 @@ class Snapshotter:
         self._thread.start()
         return self
 
-    def add(self, task: str, environment: Any) -> None:
+    def add(self, task: str, environment: object) -> None:
         """Add a task."""
         self._tasks.append((task, environment))
 

@@ -169,7 +169,7 @@ class StandbyTasks:
         wait = min(2 * self._waits.get(name, (0.0, _CHECK_SECONDS / 2))[1], _LONGEST_WAIT_SECONDS)
         self._waits[name] = time.monotonic() + wait, wait
 
-    def _read_ends(self, admin: Admin, consumer: Any) -> None:
+    def _read_ends(self, admin: Admin, consumer: object) -> None:
         wanted = {partition for task in self._tasks.values() for partition in task.reached}
         if not wanted:
             return
@@ -216,7 +216,7 @@ class StandbyTasks:
     def _path(self, spec: TaskSpec) -> Path:
         return task_directory(Path(self._plan.state_directory), self._plan.application_id, spec.task_id, self._executor)
 
-    def _assign(self, admin: Admin, consumer: Any) -> None:
+    def _assign(self, admin: Admin, consumer: object) -> None:
         starts: dict[TopicPartition, int] = {}
         firsts = admin.beginning_offsets([log.partition for task in self._tasks.values() for log in task.logs if log.is_timed])
         for name, task in list(self._tasks.items()):
@@ -228,7 +228,7 @@ class StandbyTasks:
         assign(consumer, starts)
         self._assigned = True
 
-    def _on_error(self, message: Any, error: Any) -> None:
+    def _on_error(self, message: Any, error: object) -> None:
         if not is_partition_end(error) and not is_passing_for_reader(error):
             raise translate(
                 error,

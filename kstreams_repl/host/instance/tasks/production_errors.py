@@ -48,7 +48,7 @@ class ProductionErrors:
             failed, self._failed = self._failed, None
             raise failed
 
-    def delivery_failed(self, error: Any, message: Any) -> None:
+    def delivery_failed(self, error: object, message: Any) -> None:
         """Handle an undelivered record, as the producer's callback; the source record it was made from is not known here."""
         if error is None or self._failed is not None:
             return
@@ -57,7 +57,7 @@ class ProductionErrors:
             found = OutputRejectedError(found.message, hint=found.hint, topic=message.topic())
         self._failed = found
 
-    def decide(self, error: Any, topic: str, site: Site | None, context: ErrorContext | None, record: bytes) -> None:
+    def decide(self, error: object, topic: str, site: Site | None, context: ErrorContext | None, record: bytes) -> None:
         """Handle the delivery error of a record in a careful instance."""
         found = describe_delivery(error, topic)
         if is_consequence(error) or (self._failed is not None and not isinstance(self._failed, OutputRejectedError)):

@@ -127,7 +127,7 @@ class KafkaRecordCollector:
         return Direct(self._producer.produce, failed, earliest=1, copies=True)
 
     def rows(
-        self, node: str, table: TableFiles, partition: int, misfit: Misfit, context: Callable[[], Any] | None = None
+        self, node: str, table: TableFiles, partition: int, misfit: Misfit, context: Callable[[], object] | None = None
     ) -> TaskRows:
         return self.tables.rows(node, table, partition, misfit, context)
 
@@ -151,7 +151,7 @@ class KafkaRecordCollector:
         """Raise the first delivery error met so far."""
         self.errors.check()
 
-    def delivery_failed(self, error: Any, message: Any) -> None:
+    def delivery_failed(self, error: object, message: object) -> None:
         """Handle an undelivered record, as the producer's callback; the source record it was made from is not known here."""
         self.errors.delivery_failed(error, message)
 
@@ -247,7 +247,7 @@ class KafkaRecordCollector:
                 errors.give_up(site, context, known)
                 return
 
-            def reported(error: Any, message: Any) -> None:
+            def reported(error: Any, message: object) -> None:
                 if error is not None:
                     errors.decide(error, topic, site, context, record)
                 elif is_changelog:
@@ -261,7 +261,7 @@ class KafkaRecordCollector:
 
         return send
 
-    def _delivered(self, error: Any, message: Any) -> None:
+    def _delivered(self, error: object, message: Any) -> None:
         if error is not None:
             self.delivery_failed(error, message)
             return

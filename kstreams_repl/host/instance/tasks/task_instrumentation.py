@@ -71,7 +71,7 @@ class TaskMeter:
         self._sinks: dict[str, str] = {}
         self._chooser: str | None = None
 
-    def bind(self, services: Any) -> None:
+    def bind(self, services: object) -> None:
         """Set the task's services, for clock and current record."""
         self._services = services
 
@@ -166,7 +166,7 @@ class TaskMeter:
     def _aged(self, put: Callable[..., Any], ages: Counter) -> Callable[..., Any]:
         record, wall_clock, add = self._services.record, self._services.wall_clock, ages.add
 
-        def aged(*args: Any, **named: Any) -> Any:
+        def aged(*args: object, **named: object) -> Any:
             add(wall_clock() - record.timestamp)
             return put(*args, **named)
 
@@ -204,7 +204,7 @@ def _timed_at_once(inside: Callable[..., Any], add: Callable[[float], None], inn
     """Return a store's call timed as by `_timed`, for calls that are complete when they return."""
     clock = time.perf_counter_ns
 
-    def timed(*args: Any, **named: Any) -> Any:
+    def timed(*args: object, **named: object) -> Any:
         if inner[0]:
             return inside(*args, **named)
         inner[0] = True

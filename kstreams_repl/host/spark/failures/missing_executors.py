@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from typing import Any
 
 from kstreams_repl.host.spark.epochs.streaming_query import RunningQuery
 from kstreams_repl.host.spark.slots.spark_slots import is_cluster, missing_slots
@@ -20,7 +19,7 @@ class MissingExecutors:
     Instances queued behind other Spark jobs do not count, because those jobs end. Only a cluster loses slots.
     """
 
-    def __init__(self, session: Any, query: RunningQuery, name: str) -> None:
+    def __init__(self, session: object, query: RunningQuery, name: str) -> None:
         self._session = session
         self._query = query
         self._name = name

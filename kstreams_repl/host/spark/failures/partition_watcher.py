@@ -87,7 +87,7 @@ class PartitionWatch:
     def __init__(
         self,
         admin: Admin,
-        topology: Any,
+        topology: object,
         plan: ApplicationPlan,
         *,
         seconds: float,

@@ -168,7 +168,7 @@ class Migration:
         for (partition, key), row in made.items():
             yield self.changelog, partition, key, *row
 
-    def _check_partition(self, key: bytes, data: bytes, new: Any, partition: int, partitions: int) -> None:
+    def _check_partition(self, key: bytes, data: bytes, new: object, partition: int, partitions: int) -> None:
         reset = f"reset the store (reset_state=[{self.store!r}])"
         way_out = f"rows cannot change their task: {reset}, give it a new name, or keep keys that stay in their partition"
         was, would = partition_for_key(key, partitions), partition_for_key(data, partitions)
@@ -185,7 +185,7 @@ class Migration:
         except Exception as error:
             raise self._raised(key, error) from error
 
-    def _written(self, serde: Serde, key: bytes, new: Any) -> bytes | None:
+    def _written(self, serde: Serde, key: bytes, new: object) -> bytes | None:
         try:
             return serde.serialize(new)
         except Exception as error:

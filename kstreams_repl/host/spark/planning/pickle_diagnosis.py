@@ -14,7 +14,7 @@ _MOST = 2_000
 _LOOKED_INTO = (FunctionType, MethodType, ModuleType, functools.partial, staticmethod, classmethod, type, dict, list, tuple, set, frozenset)
 
 
-def culprit(item: Any, sends: Callable[[Any], bool]) -> tuple[str, Any] | None:
+def culprit(item: object, sends: Callable[[Any], bool]) -> tuple[str, Any] | None:
     """Return (name of the variable, object) of the first object in an item that cannot be pickled; None if none is found.
 
     Only the user's objects are searched: for a session it returns ``session``, not the part of it that cannot be pickled.
@@ -24,7 +24,7 @@ def culprit(item: Any, sends: Callable[[Any], bool]) -> tuple[str, Any] | None:
     """
     seen: set[int] = set()
 
-    def visit(inside: Any, name: str) -> tuple[str, Any] | None:
+    def visit(inside: object, name: str) -> tuple[str, Any] | None:
         for label, value in _held(inside):
             if id(value) in seen or len(seen) > _MOST:
                 continue
@@ -38,7 +38,7 @@ def culprit(item: Any, sends: Callable[[Any], bool]) -> tuple[str, Any] | None:
     return visit(item, "")
 
 
-def _held(item: Any) -> Iterator[tuple[str, Any]]:
+def _held(item: object) -> Iterator[tuple[str, Any]]:
     """Yield (name, object) of what is pickled with an object; items of collections and this package's own parts have no name."""
     if isinstance(item, FunctionType):
         yield from zip(item.__code__.co_freevars, map(content_of, item.__closure__ or ()), strict=True)

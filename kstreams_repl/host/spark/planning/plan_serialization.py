@@ -76,7 +76,7 @@ def unpack_topology(content: bytes) -> tuple[Topology, Lines]:
     return topology, lines
 
 
-def _packed(item: Any, parts: list[Any], settings: Any = None) -> bytes:
+def _packed(item: object, parts: list[Any], settings: object = None) -> bytes:
     given, called = _user_modules(parts, settings)
     try:
         return _pickled(item, {**called, **given})
@@ -89,7 +89,7 @@ def _packed(item: Any, parts: list[Any], settings: Any = None) -> bytes:
             raise _cannot_be_sent(parts, given, cause) from cause
 
 
-def _pickled(item: Any, modules: Mapping[str, ModuleType]) -> bytes:
+def _pickled(item: object, modules: Mapping[str, ModuleType]) -> bytes:
     from pyspark import cloudpickle
 
     with _by_value(modules):
@@ -100,7 +100,7 @@ def _pickled(item: Any, modules: Mapping[str, ModuleType]) -> bytes:
 def _cannot_be_sent(parts: list[Any], modules: Mapping[str, ModuleType], cause: BaseException) -> DeployError:
     """Return the error that names the node and the variable, as far as they are found."""
 
-    def sends(item: Any) -> bool:
+    def sends(item: object) -> bool:
         try:
             _pickled(item, modules)
         except Exception:
@@ -201,20 +201,20 @@ def _parts(plan: ApplicationPlan) -> list[Any]:
     return [part for sub in (*parts.values(), *plan.global_subtopologies) for part in (*sub.nodes, *sub.stores)]
 
 
-def _user_modules(parts: list[Any], settings: Any) -> tuple[dict[str, ModuleType], dict[str, ModuleType]]:
+def _user_modules(parts: list[Any], settings: object) -> tuple[dict[str, ModuleType], dict[str, ModuleType]]:
     """Return modules that are neither this package's nor installed: (of the topology's functions, of what these read and call)."""
     given: dict[str, ModuleType] = {}
     called: dict[str, ModuleType] = {}
     seen: set[tuple[int, bool]] = set()
 
-    def note(name: Any, found: dict[str, ModuleType]) -> ModuleType | None:
+    def note(name: object, found: dict[str, ModuleType]) -> ModuleType | None:
         module = sys.modules.get(name) if isinstance(name, str) and name != "__main__" else None
         if module is None or not _is_users(module):
             return None
         found[module.__name__] = module
         return module
 
-    def visit(item: Any, depth: int, found: dict[str, ModuleType]) -> None:
+    def visit(item: object, depth: int, found: dict[str, ModuleType]) -> None:
         key = id(item), found is given
         if key in seen or depth > _DEPTH or item is None or isinstance(item, (str, bytes, int, float, bool)):
             return
@@ -251,7 +251,7 @@ def _user_modules(parts: list[Any], settings: Any) -> tuple[dict[str, ModuleType
                 visit(attributes, depth + 1, found)
             enter(type(item), depth + 1)
 
-    def enter(item: Any, depth: int) -> None:
+    def enter(item: object, depth: int) -> None:
         with suppress(Exception):  # any object of a notebook may raise on access
             visit(item, depth, called)
 
@@ -261,7 +261,7 @@ def _user_modules(parts: list[Any], settings: Any) -> tuple[dict[str, ModuleType
     return given, {name: module for name, module in called.items() if name not in given}
 
 
-def _is_of_users(item: Any) -> bool:
+def _is_of_users(item: object) -> bool:
     name = getattr(item, "__module__", None)
     module = sys.modules.get(name) if isinstance(name, str) else None
     return name == "__main__" or module is None or _is_users(module)

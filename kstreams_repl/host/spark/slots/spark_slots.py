@@ -58,7 +58,7 @@ def total_slots(session: Any) -> int:
     return max(there, int(context.defaultParallelism)) if grows else there
 
 
-def missing_slots(session: Any) -> int:
+def missing_slots(session: object) -> int:
     """Return by how many slots the reserved slots exceed the available ones: > 0 after a cluster has lost executors."""
     total = total_slots(session)
     with _lock:

@@ -226,7 +226,7 @@ class Application:
 
     def edit(
         self,
-        topology: Any,
+        topology: object,
         *,
         dry_run: bool = False,
         reset_state: Collection[str] = (),
@@ -561,7 +561,7 @@ class Application:
     def __repr__(self) -> str:
         return summary_of(self._core)
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         error = self.error
         error = None if error is None else with_record(self._core.client, self.name, error, self.topology)
         note = repr(self) if error is None else f"{self!r}\n{error}"
@@ -583,7 +583,7 @@ class Application:
 
     # ---- values and stores
 
-    def tap(self, node: Any, n: int = 10, *, timeout: Seconds = 5.0) -> Records:
+    def tap(self, node: object, n: int = 10, *, timeout: Seconds = 5.0) -> Records:
         """Return the next `n` values that a node forwards (a sink: receives), from the running tasks.
 
         Returns fewer when `timeout` expires first. A tap is attached to the tasks for that time and removed afterwards; it is
@@ -609,7 +609,7 @@ class Application:
             return sampled_values(self._core.client, self.topology, name, n, seconds, config)
         return live_tap(run, name, n, seconds)
 
-    def tail(self, node: Any, *, timeout: Seconds | None = None) -> Iterator[ReadRecord]:
+    def tail(self, node: object, *, timeout: Seconds | None = None) -> Iterator[ReadRecord]:
         """Yield the values at a node of the running application as they pass, for `timeout` (seconds; None: without limit).
 
         Example:
@@ -619,7 +619,7 @@ class Application:
         seconds = None if timeout is None else as_seconds(timeout, "timeout")
         return live_tail(self._core.run_of_another_kernel() or self._core, node_name(self._core, node), seconds)
 
-    def retries(self, node: Any) -> Retries:
+    def retries(self, node: object) -> Retries:
         """Return the records that failed in an asynchronous node and wait for another try (`on_error="retry"`), as of the last commit.
 
         Args:
@@ -699,8 +699,8 @@ class Application:
         *,
         topic_limit: int | None = None,
         store_limit: int | None = None,
-        start: Any = None,
-        end: Any = None,
+        start: object = None,
+        end: object = None,
         **frames: object,
     ) -> SqlResult:
         """Run a SELECT, as `Session.sql` with its arguments. The name of a store alone means ``SELECT * FROM`` it.
@@ -744,7 +744,7 @@ class Application:
         return self._core.discovery.streams_metadata_for_store(store)
 
     def query_metadata_for_key(
-        self, store: str, key: Any, *, serializer: Any = None, partitioner: Callable[..., Any] | None = None
+        self, store: str, key: object, *, serializer: object = None, partitioner: Callable[..., Any] | None = None
     ) -> KeyQueryMetadata:
         """Return the hosts that have the row of a key: with the active task, and with standby copies.
 

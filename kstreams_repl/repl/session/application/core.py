@@ -121,7 +121,7 @@ class ApplicationCore:
         """Release its resources without a commit, because its broker has ended. What was committed stays."""
         self.run(self.deployment.abandon)
 
-    def run(self, call: Callable[[], Any]) -> None:
+    def run(self, call: Callable[[], object]) -> None:
         """Run a control call after a start in progress, on the control thread, so that it completes even if the wait is interrupted."""
         if self.starting is not None:
             self.starting.wait()

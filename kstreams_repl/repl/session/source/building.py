@@ -67,7 +67,7 @@ class Building:
     """
 
     def __init__(
-        self, namespace: Mapping[str, Any], definitions: Mapping[str, Definition], builders: frozenset[str] = frozenset()
+        self, namespace: Mapping[str, object], definitions: Mapping[str, Definition], builders: frozenset[str] = frozenset()
     ) -> None:
         self._namespace = namespace
         self._definitions = definitions
@@ -238,7 +238,7 @@ class Building:
 
     # ---- values
 
-    def _value(self, node: ast.AST, local: Mapping[str, Any]) -> Any:
+    def _value(self, node: ast.AST, local: Mapping[str, object]) -> Any:
         """Return the value of an expression as far as it can be looked up without running anything."""
         match node:
             case ast.Constant(value=value):
@@ -279,7 +279,7 @@ class Building:
                 return ""
         return _UNKNOWN
 
-    def _is_plain(self, value: Any) -> bool:
+    def _is_plain(self, value: object) -> bool:
         """Return whether a loop over a value, a change of it, or a `with` has no effects outside it."""
         if isinstance(value, _Unknown | ast.AST) or _is_building(value):
             return True
@@ -287,12 +287,12 @@ class Building:
         return _root(kind) in _PLAIN | _TABLES or is_users(kind.__module__)
 
 
-def _root(thing: Any) -> str:
+def _root(thing: object) -> str:
     module = getattr(thing, "__module__", None) or getattr(type(thing), "__module__", "")
     return str(module).partition(".")[0].lstrip("_")
 
 
-def _is_building(thing: Any) -> bool:
+def _is_building(thing: object) -> bool:
     if isinstance(thing, types.ModuleType):
         return False
     kind = thing if isinstance(thing, type | types.FunctionType | types.MethodType) else type(thing)

@@ -44,7 +44,7 @@ def code_changes(
     return DiffText.of(changed, before=before, after=after)
 
 
-def source_of(node: Any) -> str:
+def source_of(node: object) -> str:
     """Return the text of the user's functions in a node, one after the other; "" when it has none, or their text is unknown."""
     operator = getattr(node, "operator", None)
     parts = [operator] if operator is not None else [getattr(node, name, None) for name in _NODE_FUNCTIONS]
@@ -55,7 +55,7 @@ def source_of(node: Any) -> str:
 _NODE_FUNCTIONS = ("timestamp_extractor", "topic_extractor", "partitioner")
 
 
-def _functions(value: Any, depth: int, seen: set[int]) -> Iterator[Any]:
+def _functions(value: object, depth: int, seen: set[int]) -> Iterator[Any]:
     """Yield the user's functions and classes in one of our values: its fields, its functions' closures, collections of these."""
     if depth == 0 or id(value) in seen or value is None or isinstance(value, str | bytes | int | float):
         return
@@ -91,7 +91,7 @@ def _functions(value: Any, depth: int, seen: set[int]) -> Iterator[Any]:
         yield from _functions(item, depth - 1, seen)
 
 
-def _is_ours(thing: Any) -> bool:
+def _is_ours(thing: object) -> bool:
     return str(getattr(thing, "__module__", "") or "").partition(".")[0] in _OURS
 
 

@@ -65,7 +65,7 @@ class Program:
     def hash(self) -> str:
         return source_hash(self.text)
 
-    def run(self, config: Mapping[str, Any] | None = None, *, name: str = "session") -> Topology:
+    def run(self, config: Mapping[str, object] | None = None, *, name: str = "session") -> Topology:
         r"""Execute the text in a namespace of its own and return the topology it built.
 
         Args:
@@ -104,7 +104,7 @@ def deployed_as(expression: str, module: types.ModuleType | None = None) -> Iter
         _module.reset(other)
 
 
-def program_of(thing: Any, topology: Topology, variables: Mapping[str, Any] | None = None) -> Program:
+def program_of(thing: object, topology: Topology, variables: Mapping[str, object] | None = None) -> Program:
     """Return the program of a topology that is being deployed; the caller's frame gives the namespace of its names.
 
     Args:
@@ -154,7 +154,7 @@ class _Slice:
     """The statements of some texts, and the selection that a program needs."""
 
     def __init__(
-        self, texts: Iterable[CellText], namespace: Mapping[str, Any], call: _Call | None, *, ends: bool = False
+        self, texts: Iterable[CellText], namespace: Mapping[str, object], call: _Call | None, *, ends: bool = False
     ) -> None:
         self._namespace = namespace
         self._call = call
@@ -187,7 +187,7 @@ class _Slice:
                 definitions |= {target.id: node.value for target in node.targets if isinstance(target, ast.Name)}
         return definitions
 
-    def program(self, topology: Topology, thing: Any, expression: str) -> Program:
+    def program(self, topology: Topology, thing: object, expression: str) -> Program:
         deployed = _tree(expression, "eval")
         needed = list(names_of(deployed).reads)
         if (effect := self._building.refusal(deployed)) is not None:
@@ -254,7 +254,7 @@ class _Slice:
         self._left.add(id(statement))
         self._missing[f"{what} (line {statement.first} of {location_name(statement.file)} {effect})"] = None
 
-    def _makes(self, statement: _Statement, topology: Topology, thing: Any) -> bool:
+    def _makes(self, statement: _Statement, topology: Topology, thing: object) -> bool:
         places = {(node.origin.file, node.origin.line) for node in topology.nodes.values()}
         log = getattr(thing, "_log", None)
         for call in getattr(log, "calls", ()):
@@ -263,7 +263,7 @@ class _Slice:
             return not self._beyond(statement)
         return False
 
-    def _builds(self, statement: _Statement, topology: Topology, thing: Any) -> bool:
+    def _builds(self, statement: _Statement, topology: Topology, thing: object) -> bool:
         """Return whether it calls a building method of the deployed topology: not every such call makes a node.
 
         False for a builder, whose log has its calls.
@@ -312,7 +312,7 @@ class _Slice:
             elif not hasattr(builtins, name):
                 self._missing[name] = None
 
-    def _write_down(self, name: str, value: Any) -> None:
+    def _write_down(self, name: str, value: object) -> None:
         module, own = getattr(value, "__module__", None), str(getattr(value, "__name__", ""))
         if type(value) is float and not math.isfinite(value):
             self._constants[name] = f"{name} = float({str(value)!r})"

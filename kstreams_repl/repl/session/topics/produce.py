@@ -35,7 +35,7 @@ Parts = tuple[Any, Any, int | None, Any]
 """Key, value, timestamp (ms; None: now), headers."""
 
 
-def parts_of(records: Any, *, key: str | None = None, timestamp: str | None = None) -> Iterator[Parts]:
+def parts_of(records: object, *, key: str | None = None, timestamp: str | None = None) -> Iterator[Parts]:
     """Yield records one by one from values, tuples, records that were read, a dataframe or a query result.
 
     Tuples are `(key, value)`, `(key, value, timestamp)` or `(key, value, timestamp, headers)`.
@@ -82,7 +82,7 @@ class UntimedRecords:
         return f"{topic}: {self.count:,} {have} no timestamp: {they} the present time; timestamp={self.field!r} takes it from the field"
 
 
-def _is_time(value: Any) -> bool:
+def _is_time(value: object) -> bool:
     """Return whether a value looks like a time between 1973 and 5138: milliseconds, a date or ISO text."""
     if isinstance(value, int | float):
         return 1e11 <= value < 1e14
@@ -208,7 +208,7 @@ def _pairs(headers: Any) -> list[tuple[str, Any]] | None:
     return (list(headers.items()) if isinstance(headers, Mapping) else list(headers)) if headers else None
 
 
-def serde_for(value: Any) -> Serde:
+def serde_for(value: object) -> Serde:
     """Return the built-in serde that fits a value."""
     if isinstance(value, bytes | bytearray):
         return serdes.bytes_
@@ -320,7 +320,7 @@ class TopicProducer:
                 return left
             self._watch()
 
-    def _send(self, index: int, key: Any, value: Any, timestamp: int | None, headers: Any) -> None:
+    def _send(self, index: int, key: object, value: object, timestamp: int | None, headers: object) -> None:
         key_serde = serde_for(key) if self.key_serde is None and key is not None else self.key_serde
         value_serde = serde_for(value) if self.value_serde is None and value is not None else self.value_serde
         try:

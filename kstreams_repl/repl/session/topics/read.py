@@ -29,7 +29,7 @@ _Row = tuple[int, int, int, bytes | None, bytes | None, Any]
 
 
 def read_records(
-    admin: Admin, counter: RecordCounter, topic: str, n: int | None, *, start: Any, key_serde: Serde | None, value_serde: Serde | None
+    admin: Admin, counter: RecordCounter, topic: str, n: int | None, *, start: object, key_serde: Serde | None, value_serde: Serde | None
 ) -> Records:
     """Read records, as `Session.read`. Serdes that are None are inferred from the bytes.
 
@@ -61,7 +61,7 @@ def decoded(found: Sequence[_Row], topic: str, key_serde: Serde | None, value_se
     ]
 
 
-def refuse_no_number(n: Any, *, all_of_them: bool = False) -> None:
+def refuse_no_number(n: object, *, all_of_them: bool = False) -> None:
     """Raise if `n` is not a number of records; with `all_of_them`, None is allowed and means all.
 
     Raises:

@@ -117,6 +117,6 @@ class Records(Frames, Sequence[ReadRecord]):
     def __repr__(self) -> str:
         return self.table().text() if self._records else self.note or "0 records"
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         table = self.table() if self._records else Table.of((), (), note=self.note or "0 records")
         return table._repr_mimebundle_()

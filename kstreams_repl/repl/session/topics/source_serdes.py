@@ -23,7 +23,7 @@ from kstreams_repl.repl.session.topics.topic_serdes import UNKNOWN
 
 
 def built_with_serdes(
-    client: ClusterClient, thing: Any, config: StreamsConfig, *, settled: Collection[str] = (), report: bool = False
+    client: ClusterClient, thing: object, config: StreamsConfig, *, settled: Collection[str] = (), report: bool = False
 ) -> tuple[Topology, StreamsConfig]:
     """Return the topology, with the known serdes for its sources, and the settings that record them.
 

@@ -5,7 +5,6 @@ the topic's last records show. Only JSON objects, values with a schema in the se
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from kstreams_repl.engine import serdes
 from kstreams_repl.engine.config import StreamsConfig
@@ -81,6 +80,6 @@ def _informative(serde: Serde | None) -> Serde | None:
     return None if serde is serdes.bytes_ else serde
 
 
-def _resolved(serde: Any, default: Any) -> Serde | None:
+def _resolved(serde: object, default: object) -> Serde | None:
     chosen = serde if serde is not None else default
     return None if chosen is None else serdes.resolve(chosen)

@@ -80,11 +80,11 @@ def _written(topology: Topology, counts: Counts) -> list[str]:
     return [f"{node.topic or node.name}: {counted(_rate(counts, node.name).given, 'record')}" for node in sinks]
 
 
-def _rejected(operator: Any) -> bool:
+def _rejected(operator: object) -> bool:
     return getattr(operator, "word", "") in _REJECTS
 
 
-def _holds(operator: Any) -> bool:
+def _holds(operator: object) -> bool:
     return isinstance(operator, TableSuppress) or getattr(operator, "emit_on_close", False)
 
 

@@ -6,7 +6,6 @@ import base64
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 from kstreams_repl.engine.commit import offset_metadata
 from kstreams_repl.engine.commit.committed_counts import committed_counts, merged_counts
@@ -135,7 +134,7 @@ class BatchReport(Frames):
             f"{self.seconds:.1f} s"
         )
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         return self.table()._repr_mimebundle_()
 
 

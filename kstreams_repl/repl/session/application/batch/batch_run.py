@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from typing import Any
 
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.topology.partitions import resolve_partitions
@@ -41,10 +40,10 @@ from kstreams_repl.system.errors import ApplicationFailedError, DeployError
 def run_batch(
     client: ClusterClient,
     applications: ApplicationRegistry,
-    topology: Any,
+    topology: object,
     name: str,
-    settings: Mapping[str, Any],
-    start: Any,
+    settings: Mapping[str, object],
+    start: object,
     *,
     create_topics: bool | Mapping[str, int] = False,
 ) -> ApplicationCore:

@@ -8,7 +8,7 @@ only if the journal confirms it (`attach`). A topology that would read rows wron
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.serdes import resolve
@@ -51,7 +51,7 @@ class EarlierRun(NamedTuple):
 
 def checked_topology(
     client: ClusterClient,
-    thing: Any,
+    thing: object,
     name: str,
     config: StreamsConfig,
     known: ApplicationCore | None = None,
@@ -179,7 +179,7 @@ def earlier_run(client: ClusterClient, name: str, config: StreamsConfig) -> Earl
         return EarlierRun(serdes=journal_lookup.serdes_in_journal(state))
 
 
-def _built_on(client: ClusterClient, thing: Any, config: StreamsConfig, earlier: EarlierRun) -> tuple[Topology, StreamsConfig]:
+def _built_on(client: ClusterClient, thing: object, config: StreamsConfig, earlier: EarlierRun) -> tuple[Topology, StreamsConfig]:
     """Return the topology, and the settings with its sources' serdes: those of the last run, and known ones of new topics."""
     if earlier.serdes and SETTING not in config.given:
         config = config.with_(**{SETTING: earlier.serdes})

@@ -6,7 +6,7 @@ bytes if none is configured.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.operators.processor_api import ProcessorOperator
@@ -68,7 +68,7 @@ def _maker(topology: Topology, sink: SinkNode, part: Literal["key", "value"]) ->
     return None
 
 
-def _makes(operator: Any, part: Literal["key", "value"]) -> bool:
+def _makes(operator: object, part: Literal["key", "value"]) -> bool:
     if isinstance(operator, StreamAsync) and operator.kind is AsyncKind.FILTER:
         return False
     if part == "value":

@@ -149,7 +149,7 @@ class DetachedDriver:
         self._deployment.replace(topology, version=text, emptied=tuple(wanted.emptied))
         self._version = saved.number
 
-    def _report(self, state: str | None = None, **more: Any) -> None:
+    def _report(self, state: str | None = None, **more: object) -> None:
         """Write the present state to the record, if it has changed."""
         plan, error = self._deployment.plan, self._failed or self._deployment.error
         self._write_record(
@@ -176,7 +176,7 @@ class DetachedDriver:
         self._end_requested.set()
 
 
-def _settings(plain: Mapping[str, Any]) -> dict[str, Any]:
+def _settings(plain: Mapping[str, object]) -> dict[str, Any]:
     return {name: from_plain(value) for name, value in plain.items()}
 
 

@@ -147,7 +147,7 @@ def migrations_of(plan: EditPlan) -> list[Migration]:
     """Return how the rows of each migrated store are converted."""
     from kstreams_repl.host.spark.fencing.state_migration import Migration, Subjects, key_reader
 
-    def bound(serde: Any, part: Part, topic: str) -> Serde:
+    def bound(serde: object, part: Part, topic: str) -> Serde:
         return resolve(serde, plan.config[f"default.{part}.serde"]).for_topic(topic, part, settings_from(plan.config.client))
 
     found = []

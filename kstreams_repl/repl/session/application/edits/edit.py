@@ -116,7 +116,7 @@ class EditPlan(Frames):
     def __repr__(self) -> str:
         return "\n".join(filter(None, (clean_text(self.table().text()), self.code.text())))
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         code = self.code
         return {"text/plain": repr(self), "text/html": str(element("div", self.table().html(), code.html() if code else None))}
 
@@ -124,7 +124,7 @@ class EditPlan(Frames):
 def plan_edit(
     app: ApplicationCore,
     topology: Topology,
-    definition: Any,
+    definition: object,
     *,
     config: StreamsConfig | None = None,
     program: Program | None = None,
@@ -206,7 +206,7 @@ def plan_rollback(
     )
 
 
-def plan_of_definition(app: ApplicationCore, definition: Any) -> EditPlan | None:
+def plan_of_definition(app: ApplicationCore, definition: object) -> EditPlan | None:
     """Return the edit to a notebook's present builder; None if there is none, or if it cannot be built because cells are inconsistent."""
     if definition is None:
         return None

@@ -7,8 +7,6 @@ the application also skips it.
 
 from __future__ import annotations
 
-from typing import Any
-
 from kstreams_repl.engine.config import SKIPPED_RECORDS, StreamsConfig
 from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.topics.records import ReadRecord
@@ -16,7 +14,7 @@ from kstreams_repl.system.errors import CallError, DeployError
 from kstreams_repl.system.types import RecordPosition, TopicPartition
 
 
-def skip(app: ApplicationCore, at: Any) -> None:
+def skip(app: ApplicationCore, at: object) -> None:
     """Continue without a record, as `Application.skip`."""
     # 1. Refuse any record but the one at which it failed, and a failure that skipping would not fix.
     position = position_to_skip(app, at)
@@ -35,7 +33,7 @@ def skip(app: ApplicationCore, at: Any) -> None:
     app.resume()
 
 
-def position_to_skip(app: ApplicationCore, at: Any) -> RecordPosition | None:
+def position_to_skip(app: ApplicationCore, at: object) -> RecordPosition | None:
     """Return the position of the record to skip, checked (step 1); None if the application skips it already.
 
     Args:
@@ -66,7 +64,7 @@ def _skipped(config: StreamsConfig) -> list[RecordPosition]:
     return [RecordPosition.parse(text) for text in config[SKIPPED_RECORDS].split(",") if text]
 
 
-def _position(at: Any) -> RecordPosition:
+def _position(at: object) -> RecordPosition:
     if isinstance(at, ReadRecord):
         return RecordPosition(at.topic, at.partition, at.offset)
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from kstreams_repl.engine.dsl.builder import StreamsBuilder, builder_of
 from kstreams_repl.engine.dsl.graph.call_log import Handle
@@ -12,7 +11,7 @@ from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.system.errors import TopologyError
 
 
-def topology_of(thing: Any, config: Mapping[str, Any] | None = None) -> Topology:
+def topology_of(thing: object, config: Mapping[str, object] | None = None) -> Topology:
     """Return the finished topology of a builder, stream, table, topology or application.
 
     Raises:

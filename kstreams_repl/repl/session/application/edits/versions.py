@@ -57,7 +57,7 @@ class Version:
         complete: bool,
         topology: Topology | Callable[[], Topology],
         migrated: tuple[str, ...] = (),
-        code: Mapping[str, Any] | None = None,
+        code: Mapping[str, object] | None = None,
     ) -> None:
         self.number = number
         self.at = at
@@ -221,7 +221,7 @@ class VersionHistory:
 
 
 def program_that_runs(
-    definition: Any, topology: Topology, code: Mapping[str, Any], config: StreamsConfig, variables: Mapping[str, Any] | None
+    definition: object, topology: Topology, code: Mapping[str, object], config: StreamsConfig, variables: Mapping[str, object] | None
 ) -> Program | None:
     """Return the program of a definition, if it builds the topology with the code that is about to run, and is complete; else None."""
     if definition is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from typing import Any
 
 from kstreams_repl.system.forks import forked_error
 from kstreams_repl.system.interrupts import wait_interruptibly
@@ -17,7 +16,7 @@ class Work:
     def __init__(
         self,
         control: threading.Lock,
-        call: Callable[[], Any],
+        call: Callable[[], object],
         *,
         name: str,
         on_error: Callable[[BaseException], None] | None = None,
@@ -27,7 +26,7 @@ class Work:
         self._done = threading.Event()  # an interrupted `join` marks a running thread as ended (CPython 3.11)
         threading.Thread(target=self._work, args=(control, call), name=name, daemon=True).start()
 
-    def _work(self, control: threading.Lock, call: Callable[[], Any]) -> None:
+    def _work(self, control: threading.Lock, call: Callable[[], object]) -> None:
         try:
             with control:
                 call()

@@ -128,7 +128,7 @@ class Listeners:
                     self._lags[slot, task] = lag
                     self._call(self._standby, slot, task, lag)
 
-    def _call(self, listener: Callable[..., object] | None, *about: Any) -> object:
+    def _call(self, listener: Callable[..., object] | None, *about: object) -> object:
         if listener is None or self._over.is_set():
             return None
         try:

@@ -158,7 +158,7 @@ def row_format(store: StoreBuilder, config: StreamsConfig) -> dict[str, Any]:
     }
 
 
-def _offset(value: Any) -> int:
+def _offset(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**63:
         raise ValueError(f"expected an offset, got {str(value)[:40]!r}")
     return value

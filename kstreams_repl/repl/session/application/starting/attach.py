@@ -50,7 +50,7 @@ class FoundApplication:
 
 
 def attach(
-    client: ClusterClient, applications: ApplicationRegistry, name: str, topology: Any, config: Mapping[str, Any], *, trust: bool
+    client: ClusterClient, applications: ApplicationRegistry, name: str, topology: object, config: Mapping[str, object], *, trust: bool
 ) -> ApplicationCore:
     """Attach to an application, as `Session.attach`."""
     mailbox = Mailbox(state_root(client.application_config(name, config)), name)
@@ -76,7 +76,7 @@ def attach(
     return application
 
 
-def find_application(client: ClusterClient, name: str, config: Mapping[str, Any], *, trust: bool = False) -> FoundApplication:
+def find_application(client: ClusterClient, name: str, config: Mapping[str, object], *, trust: bool = False) -> FoundApplication:
     """Return an application with the text of its version in force.
 
     Args:
@@ -105,7 +105,7 @@ def find_application(client: ClusterClient, name: str, config: Mapping[str, Any]
     return FoundApplication(topology, checked, history, _status(state), state.has_claims, version)
 
 
-def _with_topology(client: ClusterClient, name: str, topology: Any, config: Mapping[str, Any]) -> FoundApplication:
+def _with_topology(client: ClusterClient, name: str, topology: object, config: Mapping[str, object]) -> FoundApplication:
     """Return an application with the topology of the notebook, checked against the state that is there."""
     state = journal_lookup.journal_of(client, name)
     checked = client.application_config(name, {**_earlier_settings(client, state, name, config), **config})
@@ -134,7 +134,7 @@ def _earlier_failure(config: StreamsConfig, name: str) -> KStreamsError | None:
     return error_from(failure) if failure else None
 
 
-def _earlier_settings(client: ClusterClient, state: JournalState, name: str, config: Mapping[str, Any]) -> dict[str, Any]:
+def _earlier_settings(client: ClusterClient, state: JournalState, name: str, config: Mapping[str, object]) -> dict[str, Any]:
     """Return the settings of the version in force, if the journal confirms them; else only its source serdes."""
     if state.desired is None:
         return {}
@@ -150,7 +150,7 @@ def _earlier_settings(client: ClusterClient, state: JournalState, name: str, con
     return saved.settings
 
 
-def _refuse_lacking(client: ClusterClient, saved: SavedVersion, name: str, config: Mapping[str, Any]) -> None:
+def _refuse_lacking(client: ClusterClient, saved: SavedVersion, name: str, config: Mapping[str, object]) -> None:
     lacking = set(saved.unsaved) - set(config) - set(client.config)
     if lacking:
         raise SessionFileError(

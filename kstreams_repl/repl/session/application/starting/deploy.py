@@ -10,7 +10,6 @@ application. A failure in 6 or 7 removes the version and registers the earlier o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.topology.topology import Topology
@@ -42,14 +41,14 @@ from kstreams_repl.system.extras import require
 def deploy(
     client: ClusterClient,
     applications: ApplicationRegistry,
-    topology: Any,
+    topology: object,
     name: str,
-    settings: Mapping[str, Any],
-    start: Any,
+    settings: Mapping[str, object],
+    start: object,
     *,
     detached: bool = False,
     create_topics: bool | Mapping[str, int] = False,
-    from_savepoint: Any = None,
+    from_savepoint: object = None,
     share_outputs: bool = False,
     take_over: bool = False,
     is_needed: Callable[[Topology, StreamsConfig], bool] | None = None,
@@ -132,7 +131,7 @@ def deploy(
 
 
 def preview(
-    client: ClusterClient, applications: ApplicationRegistry, topology: Any, name: str, settings: Mapping[str, Any], start: Any
+    client: ClusterClient, applications: ApplicationRegistry, topology: object, name: str, settings: Mapping[str, object], start: object
 ) -> Table:
     """Return what `deploy` would create and run, as `Session.plan`."""
     config = client.application_config(name, settings)
@@ -141,7 +140,7 @@ def preview(
     return preview_table(client.admin, built, name, config, offsets, schemas)
 
 
-def _config(client: ClusterClient, name: str, settings: Mapping[str, Any], start: Any) -> StreamsConfig:
+def _config(client: ClusterClient, name: str, settings: Mapping[str, object], start: object) -> StreamsConfig:
     """Return the settings, with `start` as the reset policy if it is one; report those that have no effect."""
     policy = {} if start is None or is_time(start) else {"main.consumer.auto.offset.reset": start}
     config = client.application_config(name, {**settings, **policy})
@@ -150,7 +149,7 @@ def _config(client: ClusterClient, name: str, settings: Mapping[str, Any], start
     return config
 
 
-def create_missing_topics(client: ClusterClient, topology: Topology, config: StreamsConfig, wanted: Any) -> None:
+def create_missing_topics(client: ClusterClient, topology: Topology, config: StreamsConfig, wanted: object) -> None:
     """Create the missing topics: with True those that the topology only writes, with a mapping those named.
 
     The mapping gives their partition counts. A topic that is read and not named is not created: its name is more likely mistyped.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.topology.nodes import SourceNode
 from kstreams_repl.engine.topology.offset_reset import duration_ms
@@ -17,7 +15,7 @@ from kstreams_repl.system.types import TopicPartition
 POLICIES = ("earliest", "latest", "none")
 
 
-def is_time(start: Any) -> bool:
+def is_time(start: object) -> bool:
     """Return whether `start` is a time, not an end of the topic.
 
     Raises:
@@ -35,7 +33,7 @@ def is_time(start: Any) -> bool:
     return True
 
 
-def starting_offsets(admin: Admin, name: str, topology: Topology, config: StreamsConfig, start: Any) -> dict[TopicPartition, int]:
+def starting_offsets(admin: Admin, name: str, topology: Topology, config: StreamsConfig, start: object) -> dict[TopicPartition, int]:
     """Return the starting offsets, for a start at a time, of the partitions without a committed offset.
 
     Each is the offset of the first record at that time or later, else the end. Internal topics, sources with an offset reset of

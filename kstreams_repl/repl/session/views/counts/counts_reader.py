@@ -154,7 +154,7 @@ class _BrokerQuery(Generic[T]):
         self._at = 0.0
         self._asking: threading.Event | None = None
 
-    def answer(self, wanted: Any, ask: Callable[[], T | None], *, closed: bool) -> T | None:
+    def answer(self, wanted: object, ask: Callable[[], T | None], *, closed: bool) -> T | None:
         """Return the last answer to a query; None while there is none.
 
         Args:
@@ -176,7 +176,7 @@ class _BrokerQuery(Generic[T]):
             asked.wait(PATIENCE_SECONDS)
         return self._known if self._of == wanted else None
 
-    def _ask(self, wanted: Any, ask: Callable[[], T | None], asked: threading.Event) -> None:
+    def _ask(self, wanted: object, ask: Callable[[], T | None], asked: threading.Event) -> None:
         try:
             found = ask()
         except Exception:  # the broker is unreachable, or the session is closed: keep the last answer

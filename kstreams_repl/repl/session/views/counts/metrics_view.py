@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kstreams_repl.engine.metrics.metrics_snapshot import Metric, Value
 from kstreams_repl.engine.metrics.prometheus import prometheus_text
@@ -129,7 +129,7 @@ class MetricsView(Frames):
     def __repr__(self) -> str:
         return f"MetricsView({self.application!r}, {len(self._metrics)} metrics, {len(self.names)} names)"
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         return self.table()._repr_mimebundle_()
 
 

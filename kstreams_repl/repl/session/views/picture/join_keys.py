@@ -39,7 +39,7 @@ class JoinKeys:
 
     def __init__(self, topology: Topology) -> None:
         self.arrived: dict[str, Keys] = {}
-        self._observers: dict[str, list[Callable[[Any, Any], None]]] = {}
+        self._observers: dict[str, list[Callable[[object, object], None]]] = {}
         for node in topology.nodes.values():
             operator = getattr(node, "operator", None)
             parents: Iterable[str] = getattr(node, "parents", ())
@@ -54,7 +54,7 @@ class JoinKeys:
             for parent in parents:
                 self._observers.setdefault(parent, []).append(_collector(self.arrived[node.name], key_of))
 
-    def observe(self, node: str, key: Any, value: Any) -> None:
+    def observe(self, node: str, key: object, value: object) -> None:
         """Note a record that a node has forwarded."""
         for observer in self._observers.get(node, ()):
             observer(key, value)
@@ -67,8 +67,8 @@ def _senders(topology: Topology, receivers: Iterable[str]) -> list[str]:
     return [name for name, one in operators.items() if isinstance(one, SubscriptionSend) and one.registration_topic in topics]
 
 
-def _collector(keys: Keys, key_of: Callable[[Any, Any], Any] | None) -> Callable[[Any, Any], None]:
-    def collect(key: Any, value: Any) -> None:
+def _collector(keys: Keys, key_of: Callable[[Any, Any], Any] | None) -> Callable[[object, object], None]:
+    def collect(key: object, value: object) -> None:
         if len(keys) < KEPT:
             arrived = key if key_of is None else key_of(key, value)
             if arrived is not None:
@@ -82,7 +82,7 @@ def keys_of_store(store: Any) -> Keys:
     return {repr(key): key for key, _ in islice(store.all(), KEPT)}
 
 
-def difference(keys: Mapping[str, Any], other: Mapping[str, Any], name: str, *, guesses_only: bool = False) -> str:
+def difference(keys: Mapping[str, object], other: Mapping[str, object], name: str, *, guesses_only: bool = False) -> str:
     """Return how many keys the other side has, and why it may lack the others, with two examples; "" if it has them all.
 
     Args:
@@ -113,18 +113,18 @@ def difference(keys: Mapping[str, Any], other: Mapping[str, Any], name: str, *, 
     return f"{counted}; it has no {like}, but keys like {_short(next(iter(other)))}" if other else f"{counted}, which has none"
 
 
-def _text(key: Any) -> str:
+def _text(key: object) -> str:
     return key.decode(errors="replace") if isinstance(key, bytes) else str(key)
 
 
-def _ends(pattern: str) -> Callable[[Any], str]:
+def _ends(pattern: str) -> Callable[[object], str]:
     """Return a form of keys: the part of its text that matches, or the whole text."""
     search = re.compile(pattern).search
     return lambda key: found.group() if (found := search(_text(key))) else _text(key)
 
 
 _MORE = "one side's keys have more text"
-_REASONS: tuple[tuple[str, Callable[[Any], str]], ...] = (
+_REASONS: tuple[tuple[str, Callable[[object], str]], ...] = (
     ("the types differ", _text),
     ("blanks differ", lambda key: f"{type(key)}{_text(key).strip()}"),
     ("upper and lower case differ", lambda key: f"{type(key)}{_text(key).casefold()}"),

@@ -51,7 +51,7 @@ def queries_of(application: ApplicationCore) -> QueryableState:
         return known[1]
 
 
-def value_at(application: ApplicationCore, builder: StoreBuilder, key: Any) -> Any:
+def value_at(application: ApplicationCore, builder: StoreBuilder, key: object) -> Any:
     """Return what the local store has for a key as of its last commit, with its timestamp if it has one; None if it has nothing.
 
     A task that is being restored or taken over answers, too.
@@ -71,7 +71,7 @@ def value_at(application: ApplicationCore, builder: StoreBuilder, key: Any) -> A
     return next((value for value in values if value is not None), None)
 
 
-def value_from_server(application: ApplicationCore, store: str, key: Any) -> Any:
+def value_from_server(application: ApplicationCore, store: str, key: object) -> Any:
     """Return what an application's query servers have for a key, with its timestamp if it has one; None if they have nothing.
 
     Raises:

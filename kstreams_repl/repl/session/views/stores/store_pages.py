@@ -25,13 +25,13 @@ _WITH_TIMES = {
 }
 
 
-def filter_label(builder: StoreBuilder, default_key_serde: Any) -> str:
+def filter_label(builder: StoreBuilder, default_key_serde: object) -> str:
     """Return what a filter of this store's rows expects: the beginning of a key where keys are text, else a whole key."""
     whole = builder.kind in _WITH_TIMES or builder.kind is StoreKind.VERSIONED
     return "key" if whole or serdes.resolve(builder.key_serde, default_key_serde).name != "string" else "keys that begin with"
 
 
-def filtered_read(builder: StoreBuilder, default_key_serde: Any, text: str, limit: int) -> Read:
+def filtered_read(builder: StoreBuilder, default_key_serde: object, text: str, limit: int) -> Read:
     """Return the read of a store's rows whose key a filter names; all rows for an empty text.
 
     Raises:

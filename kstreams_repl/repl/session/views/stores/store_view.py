@@ -49,7 +49,7 @@ class StoreView:
         """
         return count_rows(self._application.config, self._application.topology, self._builder)
 
-    def get(self, key: Any) -> Any:
+    def get(self, key: object) -> Any:
         """Return the value of a key (of a versioned store the latest), None when there is none. For key-value stores.
 
         On a cluster with query servers (``application.server``) it is one request to the owner of the key, else a read of the changelog.
@@ -144,9 +144,9 @@ class StoreView:
         rows = "no state here" if count is None else f"~{counted(count, 'row')}"
         return f"StoreView({self.name!r} of {self._application.name!r}, {store_detail(self._builder)}, {rows})"
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         return self.rows()._repr_mimebundle_()
 
 
-def _value(found: Any) -> Any:
+def _value(found: object) -> Any:
     return found.value if isinstance(found, ValueAndTimestamp | VersionedRecord) else found

@@ -30,8 +30,8 @@ def spark_frame(
     *,
     topic_limit: int | None,
     offsets: Any,
-    start: Any,
-    end: Any,
+    start: object,
+    end: object,
     piece: int,
 ) -> Any:
     """Return a Spark DataFrame of a topic or of a store of one of the applications, as `Session.spark_frame`."""
@@ -58,7 +58,7 @@ def spark_frame(
     return _frame(client, topic, ranges, list(_cut(ranges, max(piece, 1))), key, value, None)
 
 
-def refuse_bounds(*bounds: Any) -> None:
+def refuse_bounds(*bounds: object) -> None:
     """Raise if a bound is given for a store, which is read as a whole.
 
     Raises:

@@ -44,8 +44,8 @@ class SessionTables:
         self,
         client: ClusterClient,
         applications: Mapping[str, ApplicationCore],
-        given: Mapping[str, Any],
-        around: Mapping[str, Any],
+        given: Mapping[str, object],
+        around: Mapping[str, object],
     ) -> None:
         self._client = client
         self._applications = applications
@@ -163,7 +163,7 @@ class SessionTables:
         )
 
 
-def callers_names(variables: Mapping[str, Any]) -> dict[str, Any]:
+def callers_names(variables: Mapping[str, object]) -> dict[str, Any]:
     """Return the names in the nearest frame outside of this package, with a notebook's variables taking precedence.
 
     From a magic or a panel only the notebook's variables: the names in their functions are not the user's.
@@ -182,7 +182,7 @@ def all_stores(topology: Topology) -> list[StoreBuilder]:
     return [*topology.stores.values(), *(shared.stores if shared is not None else ())]
 
 
-def as_frame(value: Any, name: str, *, required: bool = False) -> Any | None:
+def as_frame(value: object, name: str, *, required: bool = False) -> Any | None:
     """Return what DuckDB can register: dataframes and Arrow tables unchanged, our own results as dataframes; None otherwise.
 
     Raises:
@@ -203,7 +203,7 @@ def as_frame(value: Any, name: str, *, required: bool = False) -> Any | None:
     return None
 
 
-def _is_frame(value: Any) -> bool:
+def _is_frame(value: object) -> bool:
     """Return whether `as_frame` takes a value, without reading it: a partial result of ours would warn."""
     kind = type(value)
     return isinstance(value, SqlResult | Records) or (
@@ -222,7 +222,7 @@ def _late_lines(app: ApplicationCore, builder: StoreBuilder) -> list[str]:
     return late_lines(app.counts, nodes) if nodes else []
 
 
-def _match(name: str, known: Mapping[str, Any]) -> str | None:
+def _match(name: str, known: Mapping[str, object]) -> str | None:
     """Return the matching known name: the same name, else the only one that differs in case."""
     if name in known:
         return name

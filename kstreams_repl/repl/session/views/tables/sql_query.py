@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
 from kstreams_repl.repl.inspection import Limits, SqlResult, run_sql
 from kstreams_repl.repl.session.application.core import ApplicationCore
@@ -18,11 +17,11 @@ def run_query(
     applications: Mapping[str, ApplicationCore],
     query: str,
     *,
-    frames: Mapping[str, Any] = MappingProxyType({}),
+    frames: Mapping[str, object] = MappingProxyType({}),
     topic_limit: int | None = None,
     store_limit: int | None = None,
-    start: Any = None,
-    end: Any = None,
+    start: object = None,
+    end: object = None,
 ) -> SqlResult:
     """Run one SELECT, as `Session.sql`."""
     first, last = (None if moment is None else milliseconds(moment) for moment in (start, end))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.dsl.builder import StreamsBuilder
@@ -24,12 +23,12 @@ from kstreams_repl.system.errors import CallError, TopologyError, UnknownTopicEr
 def last_values(
     client: ClusterClient,
     applications: Mapping[str, ApplicationCore],
-    target: Any,
+    target: object,
     n: int,
     *,
     seconds: float,
-    topology: Any,
-    config: Mapping[str, Any],
+    topology: object,
+    config: Mapping[str, object],
 ) -> Records | Table:
     """Return what `Session.values` returns."""
     refuse_no_number(n)
@@ -48,7 +47,7 @@ def last_values(
     )
 
 
-def _settings(client: ClusterClient, owner: Any, config: Mapping[str, Any]) -> StreamsConfig:
+def _settings(client: ClusterClient, owner: object, config: Mapping[str, object]) -> StreamsConfig:
     """Return the settings of the call, then an application's own (for example default serdes), then the session's."""
     own = dict(owner.config) if isinstance(owner, Application | ApplicationCore) else {}
     return StreamsConfig({**client.config, **own, **config})
@@ -73,7 +72,7 @@ def _owner_of(client: ClusterClient, applications: Mapping[str, ApplicationCore]
     )
 
 
-def _everywhere(client: ClusterClient, thing: Any, n: int, seconds: float, config: StreamsConfig) -> Table:
+def _everywhere(client: ClusterClient, thing: object, n: int, seconds: float, config: StreamsConfig) -> Table:
     topology, config = built_with_serdes(client, thing, config)
     taken = sample(client.admin, topology, node=None, n=n, seconds=seconds, config=config)
     rows = [

@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from types import TracebackType
-from typing import Any
 
 from kstreams_repl.host.instance.control.node_taps import LEASE_SECONDS, LONGEST_SECONDS, MOST_ROWS, TapClient
 from kstreams_repl.host.instance.control.open_channel import open_taps
@@ -164,7 +163,7 @@ def live_tail(application: TappedApplication, node: str, seconds: float | None) 
             yield from tap.new()
 
 
-def node_name(application: ApplicationCore, target: Any) -> str:
+def node_name(application: ApplicationCore, target: object) -> str:
     """Return the name of a node, given by name, stream or table.
 
     Raises:

@@ -54,7 +54,7 @@ def sample(
     node: str | None,
     n: int,
     seconds: float,
-    config: Mapping[str, Any] | None = None,
+    config: Mapping[str, object] | None = None,
 ) -> Sample:
     """Run a topology over a sample of its topics.
 
@@ -78,7 +78,7 @@ def sample(
         size *= 4
 
 
-def sampled_values(client: ClusterClient, thing: Any, node: str, n: int, seconds: float, config: StreamsConfig) -> Records:
+def sampled_values(client: ClusterClient, thing: object, node: str, n: int, seconds: float, config: StreamsConfig) -> Records:
     """Return the last `n` values that a node forwards when its topology runs over a sample of its topics.
 
     Args:
@@ -108,7 +108,7 @@ def sample_note(taken: Sample, topology: Topology) -> str:
 
 
 def _run(
-    admin: Admin, topology: Topology, node: str | None, *, size: int, n: int, config: Mapping[str, Any] | None, deadline: float
+    admin: Admin, topology: Topology, node: str | None, *, size: int, n: int, config: Mapping[str, object] | None, deadline: float
 ) -> Sample:
     inputs, parts = _inputs(admin, topology, size, config)
     taken = Sample(JoinKeys(topology), {name: NodeSample(deque(maxlen=n)) for name in topology.nodes}, whole=not parts, parts=parts)
@@ -135,7 +135,7 @@ def _run(
 
 
 def _inputs(
-    admin: Admin, topology: Topology, size: int, config: Mapping[str, Any] | None
+    admin: Admin, topology: Topology, size: int, config: Mapping[str, object] | None
 ) -> tuple[list[_Input], dict[str, tuple[int, int]]]:
     """Return the records, and for topics read in part, how many of their records were read and how many offsets there are."""
     topics = admin.topics()
@@ -239,7 +239,7 @@ def _taps(topology: Topology, taken: Sample) -> Callable[[str], Callable[..., No
         into = taken.nodes[name]
         keep, changes = into.last.append, sends_changes(topology.nodes[name])
 
-        def observe(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        def observe(key: object, value: Any, timestamp: int, headers: Headers) -> None:
             into.count += 1
             taken.keys.observe(name, key, value)
             into.earliest, into.latest = min(into.earliest, timestamp), max(into.latest, timestamp)
