@@ -132,7 +132,7 @@ def _connected(broker: str | None, spark: str | None, directory: str | None, *, 
     return connect(broker, spark=spark, directory=directory, prestart=prestart)
 
 
-def _batch_status(session: Any, run: Callable[[], object], name: str, report: str | Path | None) -> int:
+def _batch_status(session: Any, run: Callable[[], Any], name: str, report: str | Path | None) -> int:
     try:
         app = run()
     except KStreamsError as error:
