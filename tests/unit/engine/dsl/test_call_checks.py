@@ -82,7 +82,7 @@ def test_what_fits_and_what_says_more_itself_passes() -> None:
         Calls().add(5, anything="ours")  # type: ignore[arg-type]
 
 
-def test_a_notebook_shows_three_lines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_notebook_shows_four_lines(capsys: pytest.CaptureFixture[str]) -> None:
     shell = InteractiveShell.instance() if InteractiveShell.initialized() else InteractiveShell()
     shell.run_line_magic("load_ext", "kstreams_repl")
     try:
@@ -90,6 +90,7 @@ def test_a_notebook_shows_three_lines(capsys: pytest.CaptureFixture[str]) -> Non
         shell.run_cell("import kstreams_repl as ks; ks.StreamsBuilder().stream('in', valu_serde='json')")
         shown = capsys.readouterr()
         lines = [line for line in (shown.out + shown.err).splitlines() if line.strip()]
-        assert len(lines) == 3 and "has no argument 'valu_serde'" in lines[0] and "did you mean 'value_serde'?" in lines[2]
+        assert len(lines) == 4 and "has no argument 'valu_serde'" in lines[0] and "did you mean 'value_serde'?" in lines[2]
+        assert lines[3] == "See: docs/reference/errors.md#callerror"
     finally:
         shell.run_line_magic("unload_ext", "kstreams_repl")
