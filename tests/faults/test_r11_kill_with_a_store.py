@@ -40,7 +40,8 @@ def inodes(crew: Crew) -> dict[str, int]:
 
 
 def all_run(crew: Crew) -> bool:
-    return [report.get("state") for report in crew.reports()] == ["running"] * len(crew.pids)
+    """Whether each process has reported that it runs and restores nothing any more, as it may do for a while beside the input."""
+    return [(report.get("state"), report.get("restore_remaining")) for report in crew.reports()] == [("running", 0)] * len(crew.pids)
 
 
 def kill_with_a_store(crew: Crew, kills: int) -> tuple[list[str], int, int]:

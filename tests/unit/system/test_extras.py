@@ -61,6 +61,7 @@ print(main(["repl"]))
         "1",
         "Error: IPython is not installed",
         "Hint: pip install 'kstreams-repl[notebook]'",
+        "See: docs/reference/errors.md#missingpackageerror",
     ]
 
 
