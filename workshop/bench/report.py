@@ -31,8 +31,8 @@ have more fields (processor time, lag, percentiles) than the tables show.
         --output docs/reference/benchmarks.md
 
 Compare only within a table: broker, Spark, workers and the process that sends or reads share two cores. *Load*: the machine's
-one-minute load before the command began. *(min-max)*: of the runs, whose median is the value. *Target*: the bound for the value in
-its unit, or for the named field, and whether it is met; with `--strict` the exit status is 1 if one is missed.
+one-minute load before the command began. *(min-max)*: of the runs, whose median is the value. *Target*: the bound for the value, or
+for the named field, and whether it is met (`--strict`: the exit status is 1 if one is missed).
 
 The peer, unless a table names another, is Kafka Streams 4.3.1 on the JVM (`workshop/bench/peers/`): same broker (Kafka 4.3.1
 until 2026-11-26, 4.2.2 since), topics, commit
@@ -156,7 +156,7 @@ the whole and the second half of the time. A Java heap grows until it is collect
     "state-growth": (
         "Growth of state",
         """`./kstreams bench state-growth`: a count under exactly once over uniform keys, measured once every key is in the store.
-*Worker private*: memory of the largest worker without file pages such as those of the memory-mapped store, which the system reclaims;
+*Worker private*: memory of the largest worker without file pages, such as the memory-mapped store's;
 *peak rss*: all resident memory, the broker's too (the peer's: its JVM alone). *kill -9 to ready*: all workers are killed at once while
 20,000 records per second arrive, until every instance runs again; `restored`: changelog records that they read. *Of peer*: our time
 per record relative to the peer's. *Kafka clients alone* (`--clients`): they send two records for each one read and do nothing else.""",
@@ -168,7 +168,7 @@ _BESIDE = {_PEER: "Kafka Streams", " parallel-consumer": "parallel-consumer", " 
 _SPREAD = ("min", "max")
 _ONLY_IN_THE_LINES = frozenset(
     "samples sent processed workload pace pool seconds sizes server_cores load_cores queries_per_s refused changes epoch_ms".split()
-    + [f"{process}_{what}" for process in ("driver", "jvm", "workers", "broker") for what in ("cpu_seconds", "mb")]
+    + [f"{process}_{what}" for process in ("driver", "jvm", "workers", "broker") for what in ("cpu_seconds", "mb", "percent")]
 )
 """Fields that the tables leave out."""
 _NOTE = {"bench", "note"}

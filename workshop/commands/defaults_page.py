@@ -1,4 +1,4 @@
-"""``docs/reference/defaults.md``: every setting, and every argument of the calls that people make most, with its default.
+"""``docs/reference/defaults.md``: every setting, and every argument that has a default of the calls that people make most.
 
 ``python -m workshop.commands.defaults_page`` writes the page from the code; a test compares them.
 """
@@ -30,8 +30,8 @@ CALLS = {
 
 HEAD = """# Defaults
 
-What holds if nothing is said, generated from the code. Durations of arguments: [one rule](../tasks/building.md#names-of-arguments);
-settings are Kafka's whole numbers.
+What holds if nothing is said, generated from the code. Arguments without a default: [Python API](api.md). Durations of arguments:
+[one rule](../tasks/building.md#names-of-arguments); settings are Kafka's whole numbers.
 
 ## Settings
 
@@ -46,21 +46,24 @@ def page() -> str:
     for title, calls in CALLS.items():
         parts.append(f"\n## {title}")
         for call in calls.split():
-            rows = "\n".join(f"| `{name}` | {default} | {meaning} |" for name, default, meaning in arguments(attrgetter(call)(ks)))
-            parts.append(f"\n### {call}\n\n| argument | default | meaning |\n|---|---|---|\n{rows}")
+            rows: dict[tuple[str, str], list[str]] = {}
+            for name, default, meaning in arguments(attrgetter(call)(ks)):
+                rows.setdefault((default, meaning), []).append(f"`{name}`")
+            lines = [f"| {', '.join(names)} | {default} | {meaning} |" for (default, meaning), names in rows.items()]
+            parts.append("\n".join([f"\n### {call}\n\n| argument | default | meaning |\n|---|---|---|", *lines]))
     return "\n".join(parts) + "\n"
 
 
 def arguments(call: Callable[..., Any]) -> Iterator[tuple[str, str, str]]:
-    """Return name, default and meaning of each argument, from the signature and the docstring."""
+    """Return name, default and meaning of each argument that has a default, from the signature and the docstring."""
     described = _described(inspect.getdoc(call) or "")
     for name, parameter in inspect.signature(call).parameters.items():
-        if name in ("self", "cls"):
+        if parameter.default is parameter.empty and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             continue
         if repr(parameter.default) == "<factory>":
             parameter = parameter.replace(default=next(one.default_factory() for one in fields(call) if one.name == name))  # type: ignore
         stars = "**" if parameter.kind is parameter.VAR_KEYWORD else "*" if parameter.kind is parameter.VAR_POSITIONAL else ""
-        default = "" if stars else "required" if parameter.default is parameter.empty else _shown(parameter.default)
+        default = "" if stars else _shown(parameter.default)
         yield stars + name, default, _cell(described.get(name, ""))
 
 
@@ -81,7 +84,7 @@ def _shown(value: Any) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("``", "`").replace("|", "\\|")
+    return text.replace(' (ms, timedelta or "30 s")', "").replace("``", "`").replace("|", "\\|")
 
 
 if __name__ == "__main__":
