@@ -59,8 +59,8 @@ columns as for Nexmark.""",
     "lag-trend": (
         "Loads held",
         """`./kstreams bench theodolite --load R --doublings N`, exactly once: the largest of the tried loads, in records/s, whose lag
-does not grow: the slope of the line fitted to it, one sample a second after a warm-up, is below a hundredth of the load. *Next*: the
-load that was not held, and whether the lag or the producer was the limit; empty if all were held.""",
+does not grow ([criterion](theodolite.md)). *Next*: the load that was not held, and whether the lag or the producer was the limit; empty
+if all were held.""",
     ),
     "python-peers": (
         "Compared with other Python stream processors",

@@ -24,14 +24,15 @@ CALLS = {
     "Applications": "Application.wait Application.tap Application.tail Application.explain Application.edit Application.export",
     "Windows and suppress": "TimeWindows.of_size SessionWindows.of_inactivity_gap SlidingWindows.of_time_difference "
     "JoinWindows.of_time_difference UnlimitedWindows.of Suppressed.until_window_closes Suppressed.until_time_limit",
-    "Stores and functions that wait": "Materialized StoreBuilder AsyncOptions",
+    "Stores and functions that wait": "StoreBuilder AsyncOptions",
     "Tests": "testing.TopologyTestDriver",
 }
 
 HEAD = """# Defaults
 
-What holds if nothing is said, generated from the code. Arguments without a default: [Python API](api.md). Durations of arguments:
-[one rule](../tasks/building.md#names-of-arguments); settings are Kafka's whole numbers.
+What holds if nothing is said, generated from the code. Arguments without a default: [Python API](api.md). Options of a table's store:
+[operators](operators/README.md#options-of-a-tables-store). Durations of arguments: [one rule](../tasks/building.md#names-of-arguments);
+settings are Kafka's whole numbers.
 
 ## Settings
 
