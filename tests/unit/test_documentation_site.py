@@ -49,6 +49,13 @@ def test_a_file_that_the_architecture_links_to_defines_the_name(name: str, file:
     assert line_of(file, name) > 0
 
 
+def test_every_link_to_code_is_one_that_the_site_leads_to_a_line() -> None:
+    """A link whose text is no name stays as it is, and the strict build ends at it."""
+    pages = {str(page): page.read_text(encoding="utf-8") for page in (ROOT / "docs").rglob("*.md")}
+    files = {name: re.findall(r"\]\((?:\.\./)+(k\w+/[\w/]+\.py)\)", text) for name, text in pages.items()}
+    assert {name: [file for _, file in code_links(text)] for name, text in pages.items()} == files
+
+
 def test_a_name_that_is_not_defined_is_an_error() -> None:
     with pytest.raises(LookupError, match="StreamTask.fly is not defined"):
         line_of("kstreams_repl/engine/runtime/task.py", "StreamTask.fly")
