@@ -5,7 +5,7 @@ the caller's thread. Which call ends first is decided by `asyncio.sleep`, by `ca
 from __future__ import annotations
 
 import asyncio
-import threading
+import sys
 from collections.abc import Callable
 from math import ceil
 
@@ -36,6 +36,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             for task in asyncio.all_tasks(self):
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
             self.close()
+
+    if sys.platform == "emscripten":  # a browser tab has no sockets, and no other thread that would wake the loop
+
+        def _make_self_pipe(self) -> None:
+            self._ssock = self._csock = None
+
+        def _close_self_pipe(self) -> None:
+            pass
 
     def step(self) -> None:
         """Run everything that is due now."""
@@ -136,25 +144,18 @@ class VirtualCallRunner:
         self._outside(end)
 
     def _outside(self, work: Callable[[], None]) -> None:
-        """Run the loop here, or on another thread if a loop (a notebook's) already runs on this one."""
+        """Run the loop on this thread; a loop (a notebook's) that already runs on it is set aside. A browser tab has no second thread."""
+        outer = asyncio._get_running_loop()
+        task = None if outer is None else asyncio.current_task()
+        if outer is not None and task is not None:
+            asyncio._leave_task(outer, task)
+        asyncio._set_running_loop(None)
         try:
-            asyncio.get_running_loop()
-        except RuntimeError:
             work()
-            return
-        raised: list[BaseException] = []
-
-        def run() -> None:
-            try:
-                work()
-            except BaseException as error:
-                raised.append(error)
-
-        thread = threading.Thread(target=run, name="virtual-calls")
-        thread.start()
-        thread.join()
-        if raised:
-            raise raised[0]
+        finally:
+            asyncio._set_running_loop(outer)
+            if outer is not None and task is not None:
+                asyncio._enter_task(outer, task)
 
 
 class VirtualCaller:

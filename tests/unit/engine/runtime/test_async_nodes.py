@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -363,3 +364,37 @@ def test_values_that_cannot_be_stored_are_refused_at_the_first_record() -> None:
 def test_wrong_options_are_refused_with_a_hint(options: dict[str, Any], message: str) -> None:
     with pytest.raises(TopologyError, match=message):
         driver_of(lambda stream: stream.map_values_async(slept, **options))
+
+
+def test_calls_run_on_the_thread_of_a_notebook_whose_own_loop_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A browser tab has a running loop, and cannot start a second thread."""
+
+    def no_threads(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def cell() -> list[tuple[Any, Any]]:
+        monkeypatch.setattr(threading.Thread, "start", no_threads)
+        mine = asyncio.current_task()
+        with driver_of(lambda stream: stream.map_values_async(slept, name="slow")) as driver:
+            pipe(driver, ("a", 20), ("b", 10))
+            driver.advance_wall_clock_time(30)
+            assert asyncio.current_task() is mine and asyncio.get_running_loop().is_running()
+            await asyncio.sleep(0)
+            return out(driver)
+
+    assert asyncio.run(cell()) == [("b", 10), ("a", 20)]
+
+
+def test_an_error_of_a_call_leaves_the_notebooks_loop_running() -> None:
+    async def broken(value: Any) -> Any:
+        raise ValueError(value)
+
+    async def cell() -> None:
+        mine = asyncio.current_task()
+        with driver_of(lambda stream: stream.map_values_async(broken, name="slow")) as driver, pytest.raises(StreamsProcessingError):
+            pipe(driver, ("a", 20))
+            driver.advance_wall_clock_time(30)
+        assert asyncio.current_task() is mine
+        await asyncio.sleep(0)
+
+    asyncio.run(cell())
