@@ -1,4 +1,4 @@
-// The JupyterLab extension of kstreams_repl: the side panel, tabs with live pictures, and "go to cell".
+// The JupyterLab extension of kstreams_repl: the side panel, tabs with live pictures, "go to cell", and the tutorial in the launcher.
 import { ICommandPalette, MainAreaWidget } from "@jupyterlab/apputils";
 import { INotebookTracker, NotebookPanel } from "@jupyterlab/notebook";
 import { LabIcon } from "@jupyterlab/ui-components";
@@ -8,12 +8,12 @@ import { handleFailureButtons } from "./failures";
 import { PictureTab } from "./picture";
 import { showSavedPictures } from "./saved";
 import { SidePanel } from "./side";
+import { offerTutorial, type TutorialApp } from "./tutorial";
 
 const SAVED_MS = 1000;
 
-interface App {
+interface App extends TutorialApp {
   readonly shell: { add(widget: Widget, area: string, options?: { rank?: number }): void; activateById(id: string): void };
-  readonly commands: { addCommand(id: string, options: { label: string; execute: () => void }): void };
 }
 
 const icon = new LabIcon({
@@ -86,6 +86,7 @@ const plugin = {
     const command = "kstreams-repl:show";
     app.commands.addCommand(command, { label: "Show Kafka Streams Topologies", execute: () => app.shell.activateById(side.id) });
     palette?.addItem({ command, category: "Kafka Streams" });
+    void offerTutorial(app, icon, palette);
   },
 };
 

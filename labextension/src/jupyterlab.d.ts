@@ -30,6 +30,14 @@ declare module "@jupyterlab/apputils" {
     addItem(item: { command: string; category: string }): void;
   }
   export const ICommandPalette: unique symbol;
+  export function showErrorMessage(title: string, error: unknown): Promise<void>;
+}
+
+declare module "@jupyterlab/launcher" {
+  export interface ILauncher {
+    add(item: { command: string; category: string }): void;
+  }
+  export const ILauncher: unique symbol;
 }
 
 declare module "@jupyterlab/notebook" {
