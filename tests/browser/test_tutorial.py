@@ -21,7 +21,10 @@ pytestmark = [
 def click_in_the_launcher(page: Any, address: str, text: str) -> None:
     """Open the tutorial by its card, and wait for a notebook that shows a text."""
     page.goto(address)
-    page.locator(".jp-LauncherCard", has_text="Kafka Streams tutorial").click(timeout=120_000)
+    card = page.locator(".jp-LauncherCard", has_text="Kafka Streams tutorial")
+    card.wait_for(timeout=120_000)
+    keep(page, "launcher")
+    card.click()
     page.locator(".jp-Notebook", has_text=text).wait_for(timeout=120_000)
 
 
