@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import subprocess
@@ -20,6 +21,7 @@ from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from kstreams_repl.cli.registry import COMMANDS
 from kstreams_repl.repl.doc_search import PARTS
 from workshop.commands.test import pytest_command
 
@@ -111,6 +113,13 @@ def test_the_conda_recipe_has_the_projects_version_and_requirements() -> None:
     assert set(constrained) <= set(project["optional-dependencies"]["spark"])
     entry = [f"{name} = {target}" for name, target in project["scripts"].items()]
     assert recipe["build"]["python"]["entry_points"] == entry
+
+
+def test_the_dev_container_calls_commands_that_exist_and_starts_the_tutorial() -> None:
+    container = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text(encoding="utf-8"))
+    called = re.findall(r"\./kstreams (\w+)", f"{container['postCreateCommand']} && {container['postAttachCommand']}")
+    assert called == ["doctor", "prepare", "tutorial"] and set(called) <= COMMANDS.keys()
+    assert container["forwardPorts"] == [8888]
 
 
 @pytest.mark.slow
