@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from kstreams_repl.engine.topology.nodes import ProcessorNode
-from kstreams_repl.engine.topology.subtopologies import Subtopology
+from kstreams_repl.engine.topology.nodes import Node, ProcessorNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +38,10 @@ class Lateness:
         return ((timestamp - self.size_ms) // self.advance_ms + 1) * self.advance_ms + self.size_ms + self.slack_ms
 
 
-def lateness_in(part: Subtopology) -> list[Lateness]:
-    """Return the lateness of each operator of a sub-topology that drops late records, or emits results without them."""
+def lateness_in(nodes: Iterable[Node]) -> list[Lateness]:
+    """Return the lateness of each node whose operator drops late records, or emits results without them."""
     collected = []
-    for node in part.nodes:
+    for node in nodes:
         if isinstance(node, ProcessorNode):
             lateness: Lateness | None = getattr(node.operator, "lateness", None)
             if lateness is not None:

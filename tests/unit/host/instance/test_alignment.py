@@ -242,6 +242,19 @@ def rules(topology: Topology, **config: Any) -> tuple[Any, ...]:
     return alignment_rules(topology.subtopologies(), StreamsConfig({"application.id": "app"}, **config))
 
 
+def test_windows_beside_a_foreign_key_join_align_nothing_and_windows_behind_one_do() -> None:
+    """The join's own topics lead back into its sub-topology: each record waited for them, and live input came to a stand."""
+    builder = StreamsBuilder()
+    orders = builder.stream("orders")
+    orders.group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(HOUR)).count(store="beside")
+    joined = orders.to_table(store="orders").join(
+        builder.table("users", store="users"), lambda order, user: user, foreign_key=lambda order: "u", key_serde="string"
+    )
+    assert rules(builder.build()) == ()
+    joined.to_stream().group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(MINUTE)).count(store="behind")
+    assert {lateness.size_ms for rule in rules(builder.build()) for lateness in rule.lateness} == {MINUTE}
+
+
 def test_without_a_time_sensitive_operator_behind_a_repartition_there_is_nothing_to_align() -> None:
     builder = StreamsBuilder()
     builder.stream("in").select_key(lambda key, value: "k").group_by_key().count(store="counts")

@@ -30,7 +30,7 @@ def check(admin: Admin, topology: Topology, application_id: str, config: Streams
 
 def late_warnings(admin: Admin, topology: Topology, config: StreamsConfig) -> list[str]:
     """Return a line for each node that may drop records of history as late, and the reason."""
-    if not any(lateness_in(part) for part in topology.subtopologies()):
+    if not any(lateness_in(part.nodes) for part in topology.subtopologies()):
         return []
     return [
         f"warning: {node} has no grace and may drop records of history: {why}. Hint: give the window a grace, docs/concepts/late-records.md"
