@@ -254,12 +254,12 @@ def _row(key: Hashable, timestamp: int, value: Any) -> tuple[Hashable, int, str]
 
 
 def _sale(value: bytes) -> JsonMapping | None:
-    """Return a till's event; None: it is no JSON, or its euros are no number."""
+    """Return a till's event; None: it is no JSON object, or its euros are no number."""
     try:
-        sale: JsonObject = json.loads(value)
+        sale: object = json.loads(value)
     except ValueError:
         return None
-    return sale if isinstance(sale.get("euros"), int | float) else None
+    return sale if isinstance(sale, dict) and isinstance(sale.get("euros"), int | float) else None
 
 
 def _ms(text: str) -> int:

@@ -249,8 +249,11 @@ class TopologyGraph:
         return describe(self.subtopologies())
 
     def __repr__(self) -> str:
-        parts = self.subtopologies()
-        return f"Topology({len(self._nodes)} nodes, {len(self._stores) + len(self._global_stores)} stores, {len(parts)} sub-topologies)"
+        stores, parts = len(self._stores) + len(self._global_stores), len(self.subtopologies())
+        return (
+            f"Topology({len(self._nodes)} node{'s' * (len(self._nodes) != 1)}, {stores} store{'s' * (stores != 1)}, "
+            f"{parts} sub-topolog{'y' if parts == 1 else 'ies'})"
+        )
 
     def _topics_of(self, source: str) -> tuple[str, ...]:
         node = self._nodes.get(source)

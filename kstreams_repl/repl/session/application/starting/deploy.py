@@ -9,6 +9,7 @@ application. A failure in 6 or 7 removes the version and registers the earlier o
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 
 from kstreams_repl.engine.config import StreamsConfig
@@ -160,9 +161,10 @@ def create_missing_topics(client: ClusterClient, topology: Topology, config: Str
     if not wanted:
         return
     if not isinstance(wanted, bool | Mapping):
+        names = wanted if isinstance(wanted, list | tuple | set) else [wanted]
         raise CallError(
             f"create_topics must be True or {{topic: partitions}}, got a {type(wanted).__name__}",
-            hint=f'create_topics={{"{wanted}": {DEFAULT_PARTITIONS}}}',
+            hint=f"create_topics={json.dumps({str(name): DEFAULT_PARTITIONS for name in names})}",
         )
     from kstreams_repl.host.spark.planning.plan_builder import missing_topics, written_topics
 
