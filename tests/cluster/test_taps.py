@@ -59,14 +59,14 @@ def test_values_sql_an_edit_and_a_killed_executor_are_the_same_as_locally(broker
             tail.close()  # type: ignore[attr-defined]
             settle(lambda: not follower.state.taps, "the end of the request")
             # one whose client is gone: nobody renews it, and an instance removes it
-            lost = LiveTap(app, "shaped")
+            lost = LiveTap(app._core, "shaped")
             lost.__enter__()
             settle(lambda: len(follower.state.taps) == 1, "the request")
             settle(lambda: not follower.state.taps, "the end of its lease", seconds=30)
 
             app.edit(topology(name, "second"))
             settle(lambda: app.status == "running" and len(app.reports.instances) == 2, "the edited application", story=lambda: app)
-            with LiveTap(app, "shaped") as tap:
+            with LiveTap(app._core, "shaped") as tap:
                 settle(lambda: {record.value["label"] for record in tap.new()} == {"second"}, "values of the edited function")
                 cluster.kill_executor(1)
                 before = tap.count

@@ -173,7 +173,7 @@ def test_each_extra_alone(wheel: Path, extra: str, tmp_path: Path, request: pyte
 
 
 def test_each_extra_of_a_user_has_a_probe() -> None:
-    assert set(PROBES) | {"all", "test", "dev"} == set(EXTRAS)
+    assert set(PROBES) | {"all", "test", "docs", "dev"} == set(EXTRAS)
 
 
 @pytest.mark.spark

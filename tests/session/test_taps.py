@@ -91,7 +91,7 @@ def test_a_tap_shows_values_and_leaves_state_and_output_exact(session: ks.Sessio
         assert all(row[1]["n"] % 2 == 0 and row[0] != "k1" for row in values().rows)
         values.close()
         # one whose client is gone: nobody renews it, and the instances take it off
-        lost = LiveTap(app, "shaped")
+        lost = LiveTap(app._core, "shaped")
         lost.__enter__()
         # renewed until both have it
         settle(lambda: lost.new() is not None and len(requests_of(app).seen(app.generation, lost.id)) == 2, "the tap to be on")

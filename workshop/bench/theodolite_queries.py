@@ -35,8 +35,8 @@ _LAST_ROUND_MS = MINUTE_MS
 _SELECTIVITY, _OUTPUT_RATE = 0.2, 10
 _RING = (1 << 63) - 1
 _WORD = (1 << 64) - 1
-_STATISTICS = struct.Struct(">qdddd")
-_STATE = struct.Struct(">qQqq")
+_STATISTICS, _STATE = ">qdddd", ">qQqq"
+"""Formats of `struct`; a `Struct` cannot be sent to the workers."""
 
 
 # ---- Theodolite
@@ -48,11 +48,11 @@ def uc1(topics: QueryTopics) -> None:
 
 
 def _pack(statistics: Statistics) -> bytes:
-    return _STATISTICS.pack(*statistics)
+    return struct.pack(_STATISTICS, *statistics)
 
 
 def _unpack(data: bytes) -> Statistics:
-    return _STATISTICS.unpack(data)
+    return struct.unpack(_STATISTICS, data)
 
 
 STATISTICS = Serde(_pack, _unpack, name="statistics")
@@ -190,13 +190,13 @@ class StatefulConsumer(Processor):
 
     def process(self, record: Any) -> None:
         state = self._states.get(record.key)
-        number, total, began, _ = (int(record.key[9:]) % _OUTPUT_RATE, 0, 0, 0) if state is None else _STATE.unpack(state)
+        number, total, began, _ = (int(record.key[9:]) % _OUTPUT_RATE, 0, 0, 0) if state is None else struct.unpack(_STATE, state)
         number += 1
         total = (total + int.from_bytes(record.value[:8], "big")) & _WORD
-        state = _STATE.pack(number, total, record.timestamp if number == 1 else began, record.timestamp)
+        state = struct.pack(_STATE, number, total, record.timestamp if number == 1 else began, record.timestamp)
         if number == _OUTPUT_RATE:
             self.context.forward(record.with_value(state))
-            state = bytes(_STATE.size)
+            state = bytes(struct.calcsize(_STATE))
         self._states.put(record.key, state)
 
 
