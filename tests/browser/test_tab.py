@@ -197,7 +197,7 @@ def test_the_example_of_the_documentation_installs_the_wheel_with_what_it_needs(
 
     tab = new_tab("example.html", answer)
     tab.locator("#shown svg, #shown img").first.wait_for(timeout=120_000)
-    assert tab.locator("#said").inner_text() == "Topology(4 nodes, 1 stores, 1 sub-topologies)"
+    assert tab.locator("#said").inner_text() == "Topology(4 nodes, 1 store, 1 sub-topology)"
 
 
 def test_a_new_tab_shows_a_topology_and_its_first_result_soon(new_tab: Callable[..., Any]) -> None:

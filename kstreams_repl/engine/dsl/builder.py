@@ -300,7 +300,7 @@ class StreamsBuilder(Handle):
             >>> builder = ks.StreamsBuilder()
             >>> builder.stream("in").to("out")
             >>> builder.build()
-            Topology(2 nodes, 0 stores, 1 sub-topologies)
+            Topology(2 nodes, 0 stores, 1 sub-topology)
         """
         setting = None if config is None else config.get(CONFIG_KEY)
         self._log.source_serdes = by_topic.parse(None if config is None else config.get(by_topic.SETTING))
@@ -337,7 +337,7 @@ class StreamsBuilder(Handle):
             >>> builder = ks.StreamsBuilder()
             >>> builder.stream("in").to("out")
             >>> builder.preview()
-            Topology(2 nodes, 0 stores, 1 sub-topologies)
+            Topology(2 nodes, 0 stores, 1 sub-topology)
         """
         return self._log.preview()
 

@@ -36,7 +36,7 @@ class TopologyBuilder:
         >>> builder = TopologyBuilder()
         >>> _ = builder.add_source("SOURCE", "topic-source").add_processor("PROCESS", MyProcessorDef(), "SOURCE")
         >>> builder.add_sink("SINK", "topic-sink", "PROCESS").build()
-        Topology(3 nodes, 0 stores, 1 sub-topologies)
+        Topology(3 nodes, 0 stores, 1 sub-topology)
     """
 
     def __init__(self, partition_grouper: PartitionGrouper | None = None) -> None:
@@ -153,7 +153,7 @@ class TopologyBuilder:
             ...
             >>> builder = kip28.TopologyBuilder().add_source("in", "words", key_serde="string", value_serde="string")
             >>> builder.add_processor("upper", Upper, "in").build()
-            Topology(2 nodes, 0 stores, 1 sub-topologies)
+            Topology(2 nodes, 0 stores, 1 sub-topology)
         """
         for name, supplier in self._suppliers.items():
             sinks = supplier.sends.values()

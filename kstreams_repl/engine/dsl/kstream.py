@@ -58,7 +58,7 @@ class KStream(
         >>> builder = StreamsBuilder()
         >>> builder.stream("words").filter(lambda key, word: word).map_values(str.upper).to("loud-words")
         >>> builder.build()
-        Topology(4 nodes, 0 stores, 1 sub-topologies)
+        Topology(4 nodes, 0 stores, 1 sub-topology)
     """
 
     @logged

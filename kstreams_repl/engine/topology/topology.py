@@ -61,7 +61,7 @@ class Topology(TopologyChecks):
             >>> import kstreams_repl as ks
             >>> topology = ks.Topology()
             >>> topology.add_source("in", "words", key_serde="string")
-            Topology(1 nodes, 0 stores, 1 sub-topologies)
+            Topology(1 node, 0 stores, 1 sub-topology)
         """
         self._free_node_name(name)
         if not topics:

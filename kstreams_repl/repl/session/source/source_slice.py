@@ -79,7 +79,7 @@ class Program:
             >>> import kstreams_repl as ks
             >>> text = "import kstreams_repl as ks\n__topology__ = ks.StreamsBuilder()\n__topology__.stream('in').to('out')"
             >>> ks.reports.Program(text).run()
-            Topology(2 nodes, 0 stores, 1 sub-topologies)
+            Topology(2 nodes, 0 stores, 1 sub-topology)
         """
         file = f"<{name} {self.hash[:8]}>"
         linecache.cache[file] = (len(self.text), None, self.text.splitlines(keepends=True), file)
