@@ -29,7 +29,7 @@ CHECKED_MARKERS = ("kafka", "spark", "integration", "browser")
 SECONDS_TO_GO_AWAY = 30.0
 LIBRARY_THREADS = ("py4j", "pyspark", "hypothesis", "pytest_timeout", "pydevd", "concurrent.futures")
 
-PROFILES = {"default": 25, "all": 100}
+PROFILES = {"default": 10, "all": 100}
 """Examples of each property test that sets no number of its own; every run draws others."""
 for _name, _examples in PROFILES.items():
     hypothesis.settings.register_profile(  # no verdict may hang on how busy the machine is

@@ -62,6 +62,7 @@ def whole(page: Any, panel: Any) -> dict[str, int]:
     return seen[-1]
 
 
+@pytest.mark.slow
 def test_a_user_edits_pauses_and_resumes_from_the_picture(lab: tuple[str, Path], page: Any) -> None:
     address, _ = lab
     asked: list[str] = []

@@ -25,7 +25,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.slow  # tests/notebooks runs it in the fast tier, test_edit_on_the_fly.py the third one in the browser
+@pytest.mark.slow  # tests/notebooks runs it in the fast tier
 @pytest.mark.spark
 @pytest.mark.kafka
 def test_the_first_notebook_runs_and_shows_its_picture_and_tables(lab: tuple[str, Path], page: Any) -> None:

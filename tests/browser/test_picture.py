@@ -96,6 +96,7 @@ def large(number: int) -> Picture:
     return Picture(picture.title, picture.shapes, picture.links, picture.clusters, found)
 
 
+@pytest.mark.slow
 def test_a_button_that_the_kernel_does_not_hear_says_what_it_waits_for(panel: Any) -> None:
     panel.evaluate("state => window.show(state)", state_with(large(1)))
     pause, stop = panel.locator("button.pause"), panel.locator("button.stop")

@@ -18,6 +18,7 @@ pytestmark = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_page_shows_the_running_application_and_its_stores(chromium: Any, tmp_path: Path) -> None:
     with ks.connect(directory=tmp_path / "session") as session:
         session.produce("orders", [(f"k{n % 50}", {"amount": n}) for n in range(5000)])

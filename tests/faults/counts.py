@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 
 _WANTED = os.environ.get("KSTREAMS_FAULTS", "")
-SEEDS = 40
+SEEDS = 20
 """Of the simulation, at every run of the tests; the slow tier goes on behind them."""
-CALL_SEEDS = 12
+CALL_SEEDS = 5
 """The same of the simulation with asynchronous calls."""
-SQL_SEEDS = 8
+SQL_SEEDS = 4
 """The same of the simulation with an aggregate by SQL."""
 
-ALIGNED_SEEDS = 25
+ALIGNED_SEEDS = 10
 """The same of the simulation with partitions that advance together in event time."""
 
 

@@ -58,7 +58,8 @@ def test_what_passes_two_repartitions_loses_nothing_either(make: Make, name: str
     assert crew.lost() == 0
 
 
-@pytest.mark.parametrize("event", ["kill", *(pytest.param(event, marks=pytest.mark.slow) for event in ("pause", "more instances", "edit"))])
+@pytest.mark.slow
+@pytest.mark.parametrize("event", ["kill", "pause", "more instances", "edit"])
 def test_what_interrupts_history_loses_nothing(make: Make, event: str) -> None:
     crew = make(shape("skewed", 8, 200_000))
     crew.deploy(2)
@@ -77,6 +78,7 @@ def test_what_interrupts_history_loses_nothing(make: Make, event: str) -> None:
     assert crew.counts() == crew.expected()
 
 
+@pytest.mark.slow
 def test_without_alignment_the_same_history_is_mostly_lost(make: Make) -> None:
     crew = make(shape("even", 4, 40_000), repl_alignment_drift_ms=-1)
     crew.deploy(1)

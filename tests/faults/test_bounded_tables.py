@@ -77,6 +77,7 @@ def test_everything_dies_there_and_the_next_start_completes_the_same_run(runs: C
     check(mine, format, mine.run())
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_worker_of_spark_dies_there_and_the_run_goes_on_to_its_end(host: Host, tmp_path: Path) -> None:
     path = tmp_path / "table"

@@ -58,7 +58,8 @@ def test_broker_whose_disk_fills_is_told_as_that_and_goes_on_when_there_is_room(
 @pytest.mark.kafka
 @pytest.mark.spark
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("guarantee", ["exactly_once_v2", pytest.param("at_least_once", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])
 def test_full_state_directory_ends_the_application_at_its_last_commit_and_it_resumes_exactly(
     small_disk: Disks, host: Host, guarantee: str
 ) -> None:

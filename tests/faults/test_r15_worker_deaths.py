@@ -125,7 +125,8 @@ def coordinates(crew: Crew, number: int) -> tuple[int, int]:
     raise AssertionError(number)
 
 
-@pytest.mark.parametrize("die", [leave, *(pytest.param(die, marks=pytest.mark.slow) for die in DEATHS if die is not leave)])
+@pytest.mark.slow
+@pytest.mark.parametrize("die", DEATHS)
 def test_a_deadly_record_fails_the_application_with_node_and_record_and_a_repair_goes_on(
     crew: Callable[..., Crew], die: Callable[[], None]
 ) -> None:

@@ -55,7 +55,8 @@ def all_out(host: Host, deployment: Deployment, sink: str, count: int) -> None:
     settle(reached, f"{count} results", story=lambda: (deployment, deployment.reports))
 
 
-@pytest.mark.parametrize("times", [3, pytest.param(full(100), marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("times", [3, full(100)])
 def test_nothing_comes_out_of_a_pause_and_nothing_is_missing_in_the_end(host: Host, times: int) -> None:
     seed = int(os.environ.get("KSTREAMS_SEED", "18"))
     chance = random.Random(seed)

@@ -92,6 +92,7 @@ def test_kills_of_driver_and_instances_leave_the_stop_offsets_as_they_were_fixed
     note("R19", "kill -9 of driver and instances in bounded runs, while a producer appends (sample)", kills.total(), 0)
 
 
+@pytest.mark.slow
 def test_a_run_ends_when_its_calls_have_ended(runs: Callable[..., BoundedRuns]) -> None:
     """An instance is killed with records in its asynchronous node; the one that follows makes their calls again."""
     kills = campaign(runs("calls"), ["F5"], 4)

@@ -113,6 +113,7 @@ def test_a_commit_that_forgets_what_waits_is_noticed(monkeypatch: pytest.MonkeyP
     assert any("lost" in text for texts in wrong for text in texts), wrong
 
 
+@pytest.mark.slow
 def test_a_seed_replays_byte_for_byte_in_another_process() -> None:
     def trace(hash_seed: str) -> bytes:
         environment = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}

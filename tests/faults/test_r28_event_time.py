@@ -168,6 +168,7 @@ def test_results_and_stores_are_those_of_the_undisturbed_run(make: Make, when: s
     )
 
 
+@pytest.mark.slow
 def test_a_changelog_that_was_cut_within_a_stores_retention_is_refused(make: Make) -> None:
     crew = make(base_ms=OLD_MS)
     crew.write(400)
@@ -245,6 +246,7 @@ def test_event_times_of_the_year_9999_pass_internal_topics_and_a_sink_asks_its_h
     assert taken == 990, "what the sink's topic does not take is left out, and nothing else"
 
 
+@pytest.mark.slow
 def test_without_a_handler_the_record_that_a_sink_does_not_take_is_named(make: Make) -> None:
     crew = make(base_ms=OLD_MS, of_class=Future)
     crew.write(200)

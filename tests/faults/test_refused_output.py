@@ -44,7 +44,8 @@ def told(headers: Headers) -> dict[str, str]:
     return {name.removeprefix("__streams.errors."): (text or b"").decode() for name, text in headers}
 
 
-@pytest.mark.parametrize("guarantee", ["exactly_once_v2", pytest.param("at_least_once", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])
 def test_records_too_large_for_their_topic_become_dead_letters_and_everything_else_is_there(host: Host, guarantee: str) -> None:
     source, sink, dead = host.topic("in", 1), small_topic(host), host.topic("dead", 1)
     host.admin.create_topic(f"{sink}-counts", 1)
@@ -94,6 +95,7 @@ def test_a_record_too_large_for_its_topic_stops_the_application_and_names_its_so
     assert all(len(value or b"") < LIMIT for _, value in host.read(sink, settled=False))
 
 
+@pytest.mark.slow
 def test_many_small_records_fit_a_topic_whose_limit_is_below_the_size_of_a_batch(host: Host) -> None:
     source, sink = host.topic("in", 1), small_topic(host)
     host.admin.create_topic(f"{sink}-counts", 1)

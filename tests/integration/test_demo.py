@@ -155,6 +155,7 @@ def test_kept_demo_is_read_from_another_process_and_ends_at_a_commit(tmp_path: P
     assert (twice.returncode, twice.stdout) == (0, f"no background demo runs in {tmp_path}/.kstreams/demo\n")
 
 
+@pytest.mark.slow
 def test_killed_command_takes_a_demo_with_it_that_is_not_ready_yet(tmp_path: Path) -> None:
     process = demo(tmp_path, "--keep")
     record = tmp_path / ".kstreams/demo/background.json"

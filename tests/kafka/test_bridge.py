@@ -157,6 +157,7 @@ def epochs(
     made.warm.close()
 
 
+@pytest.mark.slow
 def test_records_go_through_between_two_epochs_and_are_told_by_the_next(epochs: Epochs) -> None:
     first = epochs.begin()
     epochs.send(b"b", b"c")
@@ -179,6 +180,7 @@ def test_an_epoch_that_comes_late_finds_the_instance_at_rest(epochs: Epochs, mon
     assert epochs.out()[-1] == b"2"
 
 
+@pytest.mark.slow
 def test_an_epoch_in_which_nothing_comes_in_goes_on_until_a_record_comes(epochs: Epochs) -> None:
     epochs.begin()
     epochs.epoch(0.05)  # tells of the first record, if the first epoch was over too soon for it

@@ -227,6 +227,7 @@ def test_offsets_that_the_broker_refuses_are_the_client_s_error(settings: Client
         fetch_offsets(consumer, [at], 1.0)
 
 
+@pytest.mark.slow
 def test_offsets_of_a_transaction_that_nobody_ends_are_told_to_be_that(
     settings: ClientSettings, topic: Callable[..., str], name: str
 ) -> None:

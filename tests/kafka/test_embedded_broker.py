@@ -146,6 +146,7 @@ def test_an_aborted_transaction_stays_invisible_after_a_broker_kill(tmp_path: Pa
         assert _read(broker, "t") == [b"committed"]
 
 
+@pytest.mark.slow
 def test_a_topic_that_any_client_creates_keeps_records_of_long_ago(tmp_path: Path) -> None:
     checks = {"log.retention.check.interval.ms": "100", "log.initial.task.delay.ms": "100"}
     with EmbeddedBroker(tmp_path / "broker", properties=checks) as broker:
@@ -210,6 +211,7 @@ def test_what_is_written_while_a_temporary_directory_is_removed_goes_too(tmp_pat
     _eventually(lambda: not Path(directory).exists(), "what was written last is left")
 
 
+@pytest.mark.slow
 def test_a_forked_child_of_the_owner_does_not_keep_the_broker_alive(tmp_path: Path) -> None:
     fork = "import os; child = os.fork(); child or time.sleep(60); print(child, flush=True); os._exit(0)"
     owner = _owner(OWNER.replace("time.sleep(600)", fork))

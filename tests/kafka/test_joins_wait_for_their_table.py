@@ -164,6 +164,7 @@ def test_table_written_by_a_transaction_is_waited_for_and_no_longer(corner: Corn
     assert set(corner.run(opened(), KEYS + 500)) == {b"1/a"}
 
 
+@pytest.mark.slow
 def test_take_over_waits_for_what_the_table_got_meanwhile(corner: Corner, opened: Callable[[], Instance]) -> None:
     corner.write(corner.table, b"a")
     corner.write(corner.stream, b"1")

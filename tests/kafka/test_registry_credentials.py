@@ -73,6 +73,7 @@ def subject_of(authorization: str) -> Any:
     return json.loads(base64.urlsafe_b64decode(claims[0] + "==="))["sub"] if claims else None
 
 
+@pytest.mark.slow
 def test_no_record_is_skipped_because_the_token_endpoint_is_down(registry: EmbeddedRegistry, name: str) -> None:
     """An error of the registry makes records wait; any other would go to a handler that may skip them."""
     with token_endpoint() as endpoint:

@@ -192,6 +192,7 @@ def nothing_twice(counts: Counts) -> bool:
     return len(out) == len(set(out))
 
 
+@pytest.mark.slow
 @GUARANTEES
 def test_the_ready_task_is_processed_while_the_other_one_is_restored(counts: Counts) -> None:
     held(counts)

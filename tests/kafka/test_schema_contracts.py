@@ -111,6 +111,7 @@ def test_a_source_that_cannot_read_the_newest_schema_is_told_with_the_field(
     assert "read" not in compared(registry, name, last_values("json", name, source=serdes.registry))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["FORWARD", "NONE"])
 def test_rows_that_would_be_misread_need_a_conversion_though_the_registry_takes_the_schema(
     registry: EmbeddedRegistry, client: SchemaRegistryClient, name: str, level: str

@@ -215,6 +215,7 @@ def test_a_table_restored_from_its_topic_has_the_values(tables: Callable[..., Ta
     assert dict(store.all()) == {f"k{n}": dict(VALUE, x=n) for n in range(21)}
 
 
+@pytest.mark.slow
 def test_keys_with_ids_in_headers_are_refused_and_the_hint_is_the_way_out(tables: Callable[..., Tables], session: ks.Session) -> None:
     point = serdes.avro(POINT)
     table = tables(key_serde=point, value_serde=point)

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.kafka
 RECORDS = 500
 
 
+@pytest.mark.slow
 def test_a_task_whose_records_take_long_takes_few_at_a_time(
     admin: Admin, settings: ClientSettings, name: str, tmp_path: Path
 ) -> None:

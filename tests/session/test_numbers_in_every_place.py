@@ -120,6 +120,7 @@ def expect(app: ks.Application, records: int, lag: int, waiting: int, *, more: C
     more()
 
 
+@pytest.mark.slow
 def test_every_place_shows_what_a_plain_consumer_counts(broker: Any, tmp_path: Path) -> None:
     name, gate, bootstrap = f"app-{uuid.uuid4().hex[:8]}", tmp_path / "gate", broker.bootstrap_servers
     source, sink = f"{name}-in", f"{name}-out"

@@ -52,6 +52,7 @@ def rows(table: pa.Table) -> list[Any]:
     return sorted(map(repr, table.to_pylist()))
 
 
+@pytest.mark.slow
 def test_the_pieces_of_a_topic_are_what_sql_shows(session: ks.Session, topic: str) -> None:
     seen = session.sql(f"SELECT * FROM {topic}").arrow()
     pieces = session.spark_frame(topic, piece=100)

@@ -96,6 +96,7 @@ def test_an_answer_that_is_cut_warns_on_every_way_out(large: tuple[ks.Session, s
     assert said in repr(result) and said in result._repr_mimebundle_()["text/html"]
 
 
+@pytest.mark.slow
 def test_a_limit_reads_no_more_than_it_needs_and_the_same_rows_each_time(large: tuple[ks.Session, str, list[str]]) -> None:
     session, topic, _ = large
     result = session.sql(f'SELECT key, n, partition FROM "{topic}" LIMIT 3')
@@ -104,6 +105,7 @@ def test_a_limit_reads_no_more_than_it_needs_and_the_same_rows_each_time(large: 
     assert session.sql(f'SELECT n FROM "{topic}" WHERE n = {RECORDS - 1} LIMIT 3').fetchall() == [(RECORDS - 1,)]
 
 
+@pytest.mark.slow
 def test_all_rows_come_in_the_order_of_partitions_and_offsets(large: tuple[ks.Session, str, list[str]]) -> None:
     session, topic, _ = large
     rows = session.sql(f'SELECT partition, "offset" FROM "{topic}"')

@@ -9,6 +9,7 @@ from tests.spark.hosting import Host, counting, decoded, expected_counts, kill_w
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(180)]
 
 
+@pytest.mark.slow
 def test_counts_in_memory_go_on_after_a_kill_and_after_a_restart(host: Host) -> None:
     source, sink = host.topic("in", 2), host.topic("out", 2)
     rows = numbered(900)

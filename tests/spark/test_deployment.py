@@ -57,6 +57,7 @@ def test_count_is_exact_in_topic_and_changelog(host: Host) -> None:
     assert decoded(host.table(f"{deployment.application_id}-counts-changelog")) == wanted
 
 
+@pytest.mark.slow
 def test_at_least_once_loses_nothing(host: Host) -> None:
     source, sink = host.topic("in"), host.topic("out")
     rows = numbered(3_000)
@@ -106,6 +107,7 @@ def test_pause_resume_and_stop_may_be_repeated(host: Host) -> None:
     assert deployment.status is Status.RUNNING
 
 
+@pytest.mark.slow
 def test_whoever_was_taken_over_and_does_not_know_better_stops_nothing(host: Host) -> None:
     source, sink = host.topic("in"), host.topic("out")
     host.produce(source, numbered(500))
@@ -235,6 +237,7 @@ def stores_open(pid: int, directory: str) -> list[str]:
     return [file for file in found if file.startswith(directory) and file.endswith(".mdb")]
 
 
+@pytest.mark.slow
 def test_two_instances_share_a_repartition_topic(host: Host) -> None:
     from kstreams_repl import StreamsBuilder, serdes
 

@@ -33,6 +33,7 @@ def test_a_stateless_application_reads_partitions_that_were_added(host: Host) ->
     assert sorted(int(value or b"") for _, value in host.read(sink)) == list(range(1_000))
 
 
+@pytest.mark.slow
 def test_a_changelog_cannot_follow_and_the_application_ends_at_a_commit(host: Host) -> None:
     source, sink = host.topic("in", 2), host.topic("out", 2)
     host.produce(source, numbered(500))

@@ -158,6 +158,7 @@ class UsesItsStore:
     def close(self) -> None: ...
 
 
+@pytest.mark.slow
 def test_public_dashboards_find_data_wherever_there_can_be_some(host: Host) -> None:
     source = host.topic("in")
     host.produce(source, numbered(500))

@@ -23,6 +23,7 @@ class InPairs:
         return [groups[number] for number in sorted(groups)]
 
 
+@pytest.mark.slow
 def test_two_tasks_read_four_partitions_in_pairs_and_go_on_after_a_restart(host: Host) -> None:
     source, sink = host.topic("in", 4), host.topic("out", 4)
     rows = numbered(800)

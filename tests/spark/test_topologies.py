@@ -29,6 +29,7 @@ def test_join_misses_no_row_of_a_table_that_was_there_before(host: Host) -> None
     assert not missed, f"{len(missed)} joined nothing, first {missed[0]}"
 
 
+@pytest.mark.slow
 def test_join_with_an_empty_table_goes_on(host: Host) -> None:
     stream_topic, table_topic, sink = host.topic("orders"), host.topic("users"), host.topic("out")
     host.produce(stream_topic, numbered(500))
@@ -42,6 +43,7 @@ def test_join_with_an_empty_table_goes_on(host: Host) -> None:
     assert len(host.read(sink)) == 500
 
 
+@pytest.mark.slow
 def test_global_table_is_whole_before_the_first_record(host: Host) -> None:
     stream_topic, table_topic, sink = host.topic("orders"), host.topic("items", 3), host.topic("out")
     host.produce(table_topic, [(b"item-%d" % i, b"name-%d" % i) for i in range(5_000)])

@@ -126,6 +126,7 @@ def test_it_runs_from_anywhere_and_through_a_link(built: Checkout, tmp_path: Pat
     assert (done.stdout, done.stderr) == (f"{built.venv}|x\n", "")
 
 
+@pytest.mark.slow
 def test_a_module_in_the_callers_folder_is_not_taken_for_ours(built: Checkout, tmp_path: Path) -> None:
     (tmp_path / "kstreams_repl").mkdir()
     (tmp_path / "kstreams_repl" / "__init__.py").write_text("raise SystemExit('the wrong one')")

@@ -76,6 +76,7 @@ def test_no_test_executed_is_a_failure(checkout: Path, monkeypatch: pytest.Monke
     assert run_on(checkout, monkeypatch, "-k", "nothing_is_called_so") == 5
 
 
+@pytest.mark.slow
 def test_slow_tests_run_only_when_asked_for(checkout: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     (checkout / "test_it.py").write_text("import pytest\n\n\n@pytest.mark.slow\n" + FAILING + "\n\ndef test_two():\n    assert True\n")
     assert run_on(checkout, monkeypatch) == 0
@@ -89,6 +90,7 @@ def test_arguments_reach_pytest(checkout: Path, monkeypatch: pytest.MonkeyPatch,
     assert "test_it.py::test_one" in capfd.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 def test_interruption_lets_the_tests_clean_up_first(checkout: Path) -> None:
     (checkout / "test_it.py").write_text(SLEEPING)

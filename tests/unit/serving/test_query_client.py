@@ -83,6 +83,7 @@ def test_a_read_is_repeated_until_the_new_owner_answers(hosts: Hosts) -> None:
         assert answer.value == KEYS.index(key) and answer.position.offsets == {"in": {0: 11}} and not answer.stale
 
 
+@pytest.mark.slow
 def test_without_an_owner_the_error_is_typed_and_in_time(hosts: Hosts) -> None:
     key = next(key for key in KEYS if partition_for_key(key.encode(), 2) == 0)
     with client(hosts, "b", timeout=3) as state:

@@ -164,7 +164,8 @@ def request(server: Server, target: str) -> bytes:
 # ---- slow and dropped connections
 
 
-@pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [300, 10_000])
 def test_slow_and_dropped_connections_leave_nothing_behind(serve: Callable[..., Server], count: int) -> None:
     """Nine kinds of bad clients in turn, at most 200 at once; then no descriptor, thread or reader slot more than before."""
     server = serve(rows=300, text=8 * LONG, header_seconds=0.5, stall_seconds=0.5, idle_seconds=1, connections=190)

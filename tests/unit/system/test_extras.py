@@ -125,6 +125,7 @@ def test_a_dataframe_without_pandas_names_the_extra_too() -> None:
     assert said == "pandas is not installed | pip install 'kstreams-repl[spark]'\n"
 
 
+@pytest.mark.slow
 def test_a_polars_dataframe_without_polars_names_the_extra() -> None:
     said = run(
         {"polars"},

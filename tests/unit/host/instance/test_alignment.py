@@ -222,6 +222,7 @@ def test_live_records_wait_for_no_partition_that_is_at_its_end(loop: Callable[..
     assert time.monotonic() - began < 1.0
 
 
+@pytest.mark.slow
 def test_a_partition_far_ahead_is_paused_while_another_one_is_waited_for_and_resumed_later() -> None:
     ahead, behind = in_a_day(50_000, 0, begin=12 * HOUR), in_a_day(60_000, 1)
     client = partition_after_partition([ahead, behind])

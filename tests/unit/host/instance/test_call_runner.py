@@ -78,6 +78,7 @@ def test_calls_run_at_the_same_time_and_only_the_event_loop_and_the_threads_call
     runner_of(instance).close()
 
 
+@pytest.mark.slow
 def test_a_service_that_never_answers_stops_no_stop_and_takes_no_memory() -> None:
     stuck = threading.Event()
 
@@ -151,6 +152,7 @@ def test_an_error_of_a_call_ends_the_loop_with_its_place_and_nothing_is_left_run
 ROUNDS = int(os.environ.get("KSTREAMS_PAUSES", "2"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["async def", "def"])
 def test_nothing_is_left_when_runners_with_connections_come_and_go(kind: str) -> None:
     """KSTREAMS_PAUSES: how many. Every second one ends with calls in flight."""

@@ -101,6 +101,7 @@ def test_the_third_death_at_one_record_is_the_last(watch: CrashWatchdog, tmp_pat
     assert caught.value.deaths == 3
 
 
+@pytest.mark.slow
 def test_deaths_at_different_records_are_not_one(watch: CrashWatchdog, tmp_path: Path) -> None:
     for steps in ("begin 7", "begin 8", "begin 9", "begin 7"):
         die(plan_in(tmp_path), steps)
@@ -108,6 +109,7 @@ def test_deaths_at_different_records_are_not_one(watch: CrashWatchdog, tmp_path:
     assert watch.careful
 
 
+@pytest.mark.slow
 def test_a_death_outside_of_user_code_has_no_place(watch: CrashWatchdog, tmp_path: Path) -> None:
     for _ in range(4):
         die(plan_in(tmp_path), "begin 7 outside")
@@ -115,6 +117,7 @@ def test_a_death_outside_of_user_code_has_no_place(watch: CrashWatchdog, tmp_pat
     assert watch.careful
 
 
+@pytest.mark.slow
 def test_deaths_of_another_generation_do_not_count(watch: CrashWatchdog, tmp_path: Path) -> None:
     for _ in range(3):
         die(plan_in(tmp_path, generation=7), "begin 7")

@@ -98,6 +98,7 @@ def test_daemons_of_all_pools_are_forks_of_the_server_with_their_own_environment
     assert (tmp_path / "log").read_text() == ""
 
 
+@pytest.mark.slow
 def test_spark_ends_a_daemon_through_the_process_that_stands_in_for_it(environment: dict[str, str], tmp_path: Path) -> None:
     with server(environment, tmp_path / "log"):
         pool = Started(environment)
@@ -110,6 +111,7 @@ def test_spark_ends_a_daemon_through_the_process_that_stands_in_for_it(environme
         pool.end()
 
 
+@pytest.mark.slow
 def test_a_daemon_outlives_the_server(environment: dict[str, str], tmp_path: Path) -> None:
     with server(environment, tmp_path / "log"):
         pool = Started(environment)

@@ -50,6 +50,7 @@ def test_a_cleanup_takes_what_is_its_own_for_sure(session: SmallSession) -> None
     assert "orders-eu-totals-changelog" in session.cleanup("orders", dry_run=True).topics
 
 
+@pytest.mark.slow
 def test_a_cleanup_leaves_topics_of_the_users_that_are_called_like_internal_ones(session: SmallSession) -> None:
     """It took them: a table's topic that is called `orders-changelog`, the input of the application, a journal that is none."""
     cluster: Any = session.admin
@@ -89,6 +90,7 @@ def test_topics_of_the_users_that_are_called_like_internal_ones_are_listed(
     assert "in" in [row[0] for row in session.topics().rows], "a user who may not ask for more sees topics"
 
 
+@pytest.mark.slow
 def test_a_cleanup_leaves_topics_of_the_users_of_an_application_that_was_not_attached(session: SmallSession, tmp_path: Path) -> None:
     """It took the input: only of an application that this session had deployed or attached was it known what it reads."""
     cluster: Any = session.admin

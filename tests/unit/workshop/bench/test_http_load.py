@@ -15,6 +15,7 @@ from workshop.bench.http_load import Load, result_of, start_load
 from workshop.bench.queries_http import STORE, key_of, requests_of
 
 
+@pytest.mark.slow
 @pytest.mark.integration
 def test_a_load_counts_answers_and_fails_with_the_server(tmp_path: Path) -> None:
     state = State(tmp_path, ks.StoreBuilder(STORE, ks.StoreKind.TIMESTAMPED_KEY_VALUE))

@@ -82,6 +82,7 @@ def test_a_record_counts_in_thirty_windows_of_its_hour() -> None:
     assert all(text.startswith(f"count={counts[int(key.split('@')[1])]},".encode()) for key, text in found.items())
 
 
+@pytest.mark.slow
 def test_a_group_of_groups_has_the_sum_of_the_last_values_of_its_sensors() -> None:
     last: dict[int, dict[str, int]] = defaultdict(dict)
     before_the_last_round = rows("uc4")[:-SENSORS]
@@ -108,6 +109,7 @@ def test_a_router_is_pickled_without_its_rules() -> None:
     assert pickle.loads(pickle.dumps(EventRouter(1000)))._offsets == EventRouter(1000)._offsets
 
 
+@pytest.mark.slow
 def test_every_fifth_record_reaches_a_consumer_and_the_tenth_of_a_consumer_is_written() -> None:
     router, matches = EventRouter(100_000), Counter[str]()
     for _, data, _ in rows("shuffle-100000"):
