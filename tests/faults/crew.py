@@ -261,10 +261,13 @@ class Crew:
         for spec in self.plan.assignment[slot]:
             shutil.rmtree(task_directory(self.directory / "state", self.application_id, spec.task_id), ignore_errors=True)
 
-    def settle(self, condition: Any, what: str, seconds: float = SECONDS) -> None:
-        deadline = time.monotonic() + seconds
+    def settle(self, condition: Any, what: str, seconds: float = SECONDS, progress: Any = lambda: None) -> None:
+        """Wait until the condition holds, so long as `progress` changes within the time given."""
+        deadline, before = time.monotonic() + seconds, progress()
         while not condition():
             self.raise_failures()
+            if (now := progress()) != before:
+                deadline, before = time.monotonic() + seconds, now
             assert time.monotonic() < deadline, f"waited {seconds:.0f} s for {what}: {self.lease.reports(self.generation)}"
             time.sleep(0.02)
 

@@ -199,16 +199,19 @@ class EventTime(Crew):
             self.sent.append((key, self._written))
         assert self._producer.flush(30) == 0
 
-    def processed(self, seconds: float = 120.0) -> None:
-        """Until all input is committed and nothing comes out any more."""
+    def processed(self, seconds: float = 60.0) -> None:
+        """Until all input is committed and nothing comes out any more; fails when no input was committed for so long."""
         at = [TopicPartition(f"{self.input.name}-in", number) for number in range(PARTITIONS)]
         ends = self.admin.end_offsets(at)
 
-        def reached() -> bool:
-            committed = self.admin.committed_offsets(self.application_id, at, stable=False)
-            return all(place in committed and committed[place].offset >= end for place, end in ends.items() if end)
+        committed: dict[TopicPartition, int] = {}
 
-        self.settle(reached, "all records", seconds)
+        def reached() -> bool:
+            found = self.admin.committed_offsets(self.application_id, at, stable=False)
+            committed.update({place: offset.offset for place, offset in found.items()})
+            return all(committed.get(place, -1) >= end for place, end in ends.items() if end)
+
+        self.settle(reached, "all records", seconds, progress=lambda: sum(committed.values()))
         before, since = -1, time.monotonic()
         while time.monotonic() - since < 2.0:  # what is in internal topics comes out; their ends have any number of markers
             self.raise_failures()
