@@ -46,6 +46,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "lab": CommandEntry("kstreams_repl.cli.lab", "main", "Open JupyterLab on the example notebooks."),
     "repl": CommandEntry("kernel_ext.terminal", "main", "Open a terminal REPL (IPython) with the same magics and API."),
     "run": CommandEntry("kstreams_repl.cli.run", "main", "Run a topology of a module: as a stream, or as a bounded run that ends."),
+    "plan": CommandEntry("kstreams_repl.cli.plan", "main", "Show what a run would change, without changing anything."),
     "reset": CommandEntry("kstreams_repl.cli.reset", "main", "Reset an application: offsets, internal topics, local state, stop offsets."),
     "test": CommandEntry("workshop.commands.test", "main", "Run the checks and tests of this checkout."),
     "docs": CommandEntry("workshop.commands.docs", "main", "Build the documentation as a site."),
@@ -58,5 +59,5 @@ COMMANDS: dict[str, CommandEntry] = {
     "compact": CommandEntry("kstreams_repl.cli.compact", "main", "Rewrite small data files of a table as few large ones."),
     "serve": CommandEntry("kstreams_repl.cli.serve", "main", "Serve the state of a deployed application over HTTP."),
     "broker": CommandEntry("kstreams_repl.cli.broker", "main", "Start, stop or fetch the embedded Kafka broker."),
-    "detached": CommandEntry("kstreams_repl.cli.detached", "main", "List and stop applications that run without a notebook."),
+    "apps": CommandEntry("kstreams_repl.cli.apps", "main", "List, look at and stop applications that run without a notebook."),
 }

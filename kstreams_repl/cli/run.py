@@ -1,24 +1,33 @@
-"""``./kstreams run MODULE:NAME``: run a topology of a module, as a stream until Ctrl-C, or as a bounded run that ends (``--batch``).
+"""``./kstreams run MODULE:NAME``: run a topology of a module, as a stream until a signal, or as a bounded run that ends (``--batch``).
 
-Exit status of a bounded run, for cron and schedulers: 0 done, also when there was nothing new (the output says so) · 1 failed, safe
-to run again: it goes on from its last commit to the same stop offsets · 2 refused, nothing was started: the command, the settings, the
-topology or the application's state must change first · 130 interrupted, as 1.
+Exit status, for supervisors and schedulers: 0 done or stopped, at a commit · 1 failed, safe to run again: it goes on from its last
+commit (a bounded run to the same stop offsets) · 2 refused, nothing was started: the command, the settings, the topology or the
+application's state must change first · 4 the last commit took longer than ``--drain`` · 130 and 143 ended at once by a second signal.
+
+A stream is driven by this process as a detached application is by its own (`detached.driver`): notebooks attach to it.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
+import logging
+import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from kstreams_repl.cli.run_settings import COMMAND_KEYS, RunSettings, gather, pairs
+from kstreams_repl.host.instance.metadata import HostInfo
 from kstreams_repl.system.errors import (
+    AlreadyOwnedError,
+    BrokerUnavailableError,
     ConfigError,
     DeployError,
     KStreamsError,
@@ -27,19 +36,44 @@ from kstreams_repl.system.errors import (
     UnknownTopicError,
     did_you_mean,
 )
+from kstreams_repl.system.log_context import write_to_stderr
 from kstreams_repl.system.types import JsonMapping
 
+if TYPE_CHECKING:
+    from kstreams_repl.host.spark.deployment import Deployment
+    from kstreams_repl.repl.session import Session
+    from kstreams_repl.repl.session.application.core import ApplicationCore
+
+_LOG = logging.getLogger("kstreams_repl.run")
 FAILED, REFUSED = 1, 2
+_say = partial(click.echo, err=True)
 _REFUSALS = (ConfigError, TopologyError, UnknownTopicError, DeployError, SessionFileError)
 
 
+def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what ``run`` and ``plan`` share: which topology, with which settings, where."""
+    for add in (
+        click.option("--config", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of the application; repeatable."),
+        click.option("--config-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A file of key=value lines."),
+        click.option("--directory", help="Where state is kept; default: .kstreams here."),
+        click.option("--spark", help="A Spark master; without it local Spark."),
+        click.option("--broker", help="host:port; without it an embedded Kafka."),
+        click.option("--name", help="The application.id; default: NAME."),
+        click.argument("topology", metavar="MODULE:NAME"),
+    ):
+        command = add(command)
+    return command
+
+
 @click.command()
-@click.argument("topology", metavar="MODULE:NAME")
-@click.option("--name", help="The application.id; default: NAME.")
-@click.option("--broker", help="host:port; without it an embedded Kafka.")
-@click.option("--spark", help="A Spark master; without it local Spark.")
-@click.option("--directory", help="Where state is kept; default: .kstreams here.")
-@click.option("--config", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of the application; repeatable.")
+@connection_options
+@click.option("--print-config", is_flag=True, help="Show the settings and where each was given, and end.")
+@click.option("--log", "log_format", type=click.Choice(["plain", "json"]), default="plain", show_default=True, help="Form of the log.")
+@click.option("--http", metavar="HOST:PORT", help="Serve probes, metrics, queries and the live picture there.")
+@click.option("--insecure", is_flag=True, help="Of --http: listen beyond loopback without TLS.")
+@click.option("--certfile", type=click.Path(exists=True, dir_okay=False), help="Of --http: PEM file with the certificate, for TLS.")
+@click.option("--keyfile", type=click.Path(exists=True, dir_okay=False), help="Of --http: PEM file with its key.")
+@click.option("--drain", default=60.0, show_default=True, type=click.FloatRange(0), help="Seconds for the last commit after SIGTERM.")
 @click.option("--batch", is_flag=True, help="Run up to the present end of the input, and end.")
 @click.option("--stop-at", default="eol", show_default=True, help="Of --batch: eol, a time, records:N, {topic: {partition: offset}}.")
 @click.option(
@@ -48,42 +82,109 @@ _REFUSALS = (ConfigError, TopologyError, UnknownTopicError, DeployError, Session
 )  # fmt: skip
 @click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="Of --batch: write what it did to this file, as JSON.")
 @click.option("--create-topics", is_flag=True, help="Create topics that the topology only writes.")
-def main(
-    topology: str,
-    name: str | None,
-    broker: str | None,
-    spark: str | None,
-    directory: str | None,
-    settings: tuple[str, ...],
-    batch: bool,
-    stop_at: str,
-    on_end: str,
-    report: Path | None,
-    create_topics: bool,
-) -> int:
+def main(topology: str, print_config: bool, log_format: str, drain: float, batch: bool, report: Path | None, **options: Any) -> int:
     """Run the topology that MODULE:NAME names: a builder, a stream or table, a topology, or a function that returns one."""
-    application = name or topology.rpartition(":")[2]
+    name = options["name"] or topology.rpartition(":")[2]
+    try:
+        given = settings_of(options)
+        name = given.command.get("application.id", name)
+        if print_config:
+            click.echo("\n".join(given.lines()) or "nothing was given: docs/reference/defaults.md has the defaults")
+            return 0
+    except KStreamsError as error:
+        return _ended(REFUSED, name, error, report)
+    where: dict[str, Any] = {"broker": given.command.get("bootstrap.servers"), "spark": given.command.get("spark.master"),
+             "directory": given.command.get("repl.directory"), "client": given.client}  # fmt: skip
     if batch:
-        return batch_run(
-            lambda: load(topology), application, settings, report, broker=broker, spark=spark, directory=directory, stop_at=stop_at,
-            on_end=on_end, create_topics=create_topics, within=lambda: from_module(topology),
-        )  # fmt: skip
+        ends = {key: options[key] for key in ("stop_at", "on_end", "create_topics")}
+        within = partial(from_module, topology)
+        return batch_run(lambda: load(topology), name, (), report, defaults=given.application, within=within, **where, **ends)
+    write_to_stderr("INFO", as_json=log_format == "json")
+    serving = None
     try:
-        thing, config = load(topology), _settings(settings)
+        http = given.command.get("repl.http")
+        if http is not None:
+            serving = partial(_serve, _address(http), **{key: options[key] for key in ("certfile", "keyfile", "insecure")})
+        thing = load(topology)
+        session = _connected(**where, report=_LOG.info)
     except KStreamsError as error:
-        return _ended(REFUSED, application, error, report)
-    try:
-        session = _connected(broker, spark, directory)
-    except KStreamsError as error:
-        return _ended(FAILED, application, error, report)
+        return _ended(FAILED if isinstance(error, BrokerUnavailableError) else REFUSED, name, error, say=_LOG.error)
     with session, from_module(topology):
-        app = session.deploy(thing, application, config=config, create_topics=create_topics)
-        try:
-            app.wait(until=lambda app: False)
-        except KeyboardInterrupt:
-            app.pause()
-        click.echo(repr(app))
-        return 0
+        return drive(session, thing, name, given.application, drain, create_topics=options["create_topics"], serving=serving)
+
+
+def settings_of(options: Mapping[str, Any]) -> RunSettings:
+    """Return the settings of a command with `connection_options`."""
+    flags = dict(zip(COMMAND_KEYS, map(options.get, ("name", "broker", "spark", "directory", "http")), strict=True))
+    return gather(options["config_file"], os.environ, options["settings"], flags)
+
+
+def drive(
+    session: Session,
+    thing: object,
+    name: str,
+    settings: Mapping[str, object],
+    drain_seconds: float,
+    *,
+    create_topics: bool = False,
+    serving: Callable[[ApplicationCore], object] | None = None,
+) -> int:
+    """Deploy a topology and drive it in this process until it ends, or a signal or another process stops it; return the exit status.
+
+    Args:
+        serving: called with the application when it runs.
+    """
+    from kstreams_repl.host.instance.state.state_directory import state_root
+    from kstreams_repl.repl.session.application.detached.driver import Driven, Driver
+    from kstreams_repl.repl.session.application.detached.mailbox import Mailbox
+    from kstreams_repl.repl.session.application.life.registry import ApplicationRegistry
+    from kstreams_repl.repl.session.application.starting.deploy import deploy
+    from kstreams_repl.repl.session.application.starting.deploy_preview import check
+    from kstreams_repl.repl.session.source.error_source import with_source
+
+    client = session.client
+    deployed: list[ApplicationCore] = []
+
+    def prepare() -> Driven:
+        app = deploy(
+            client, ApplicationRegistry(client), thing, name, settings, None, create_topics=create_topics, is_needed=lambda *_: False
+        )
+        check(client.admin, app.topology, name, app.config)
+        deployed.append(app)
+        return Driven(cast("Deployment", app.deployment), app.config, app.versions[-1].number)
+
+    def started() -> None:
+        client.report(f"{name} runs, version {deployed[0].versions[-1].number}, process {os.getpid()}")
+        if serving is not None:
+            serving(deployed[0])
+
+    try:
+        mailbox = Mailbox(state_root(client.application_config(name, settings)), name).make()
+        if mailbox.take() is None:
+            pid = mailbox.driven.pid if mailbox.driven is not None else "unknown"
+            raise AlreadyOwnedError(f"{name} is driven by process {pid}", hint=f"./kstreams apps stop {name} ends it at a commit")
+        driver = Driver(mailbox, client, session.close, stays=False, drain_seconds=drain_seconds)
+        status = driver.run(prepare, started)
+    except KStreamsError as error:
+        return _ended(FAILED if deployed else REFUSED, name, error, say=_LOG.error)
+    if driver.failed is not None:
+        return _ended(FAILED, name, with_source(driver.failed), say=_LOG.error)
+    client.report(f"{name} is stopped at a commit")
+    return status
+
+
+def _serve(bind: HostInfo, app: ApplicationCore, **tls: Any) -> None:
+    from kstreams_repl.repl.session.application.serve import serve
+
+    server = serve(app, bind, tls["certfile"], tls["keyfile"], tls["insecure"])
+    app.client.report(f"{server.url}, token in {server.token_path}")
+
+
+def _address(text: str) -> HostInfo:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65_535:
+        raise ConfigError(f"--http expects HOST:PORT, got {text!r}", hint="--http 127.0.0.1:8080; port 0: a free one", key="repl.http")
+    return HostInfo(host.strip("[]"), int(port))
 
 
 def batch_run(
@@ -96,6 +197,7 @@ def batch_run(
     broker: str | None = None,
     spark: str | None = None,
     directory: str | None = None,
+    client: Mapping[str, Any] | None = None,
     stop_at: str = "eol",
     on_end: str = "keep",
     create_topics: bool = False,
@@ -110,7 +212,7 @@ def batch_run(
         within: returns a context in which the run is made.
     """
     try:
-        thing, config = topology(), {**(defaults or {}), **_settings(settings)}
+        thing, config = topology(), {**(defaults or {}), **pairs(settings)}
     except KStreamsError as error:
         return _ended(REFUSED, name, error, report)
     except Exception as error:  # the user's module
@@ -118,18 +220,20 @@ def batch_run(
         failed = TopologyError(f"the topology cannot be made: {type(error).__name__}: {error}", hint="the traceback shows the line")
         return _ended(REFUSED, name, failed, report)
     try:
-        session = _connected(broker, spark, directory, prestart=False)  # a run without new input does not need Spark
+        session = _connected(broker, spark, directory, client, prestart=False)  # a run without new input does not need Spark
     except KStreamsError as error:
         return _ended(FAILED, name, error, report)
     with session, within():
-        given = {"stop_at": stop_at, "on_end": on_end, "create_topics": create_topics}
+        given: dict[str, Any] = {"stop_at": stop_at, "on_end": on_end, "create_topics": create_topics}
         return _batch_status(session, lambda: session.run_batch(thing, name, config=config, **given), name, report)
 
 
-def _connected(broker: str | None, spark: str | None, directory: str | None, *, prestart: bool | None = None) -> Any:
+def _connected(
+    broker: str | None, spark: str | None, directory: str | None, client: Mapping[str, Any] | None = None, **more: Any
+) -> Session:
     from kstreams_repl import connect
 
-    return connect(broker, spark=spark, directory=directory, prestart=prestart)
+    return connect(broker, spark=spark, directory=directory, **more, **(client or {}))
 
 
 def _batch_status(session: Any, run: Callable[[], Any], name: str, report: str | Path | None) -> int:
@@ -181,19 +285,19 @@ def from_module(text: str) -> AbstractContextManager[None]:
     return deployed_as(f"{name}()" if _returns_topology(getattr(found, name)) else name, found)
 
 
-def _settings(given: Sequence[str]) -> dict[str, str]:
-    lacking = [item for item in given if "=" not in item]
-    if lacking:
-        raise ConfigError(f"expected KEY=VALUE, got {lacking[0]!r}", hint="--config processing.guarantee=exactly_once_v2")
-    return dict((item.split("=", 1)[0], item.split("=", 1)[1]) for item in given)
-
-
-def _ended(status: int, name: str, error: KStreamsError, report: str | Path | None) -> int:
+def _ended(
+    status: int,
+    name: str,
+    error: KStreamsError,
+    report: str | Path | None = None,
+    *,
+    say: Callable[[str], object] = _say,
+) -> int:
     from kstreams_repl.cli.main import describe_error
 
-    click.echo(describe_error(error), err=True)
+    say(describe_error(error))
     state = "refused" if status == REFUSED else "failed"
-    click.echo(f"{name}: {state}; " + ("change it first" if status == REFUSED else "it is safe to run it again"), err=True)
+    say(f"{name}: {state}; " + ("change it first" if status == REFUSED else "it is safe to run it again"))
     content = {"application": name, "state": state, "error": type(error).__name__, "message": error.message, "hint": error.hint}
     _write(report, lambda: content)
     return status

@@ -11,9 +11,11 @@ by ``extra={"task": "0_1"}``. There is no line per record: see the tests.
 from __future__ import annotations
 
 import contextvars
+import json
 import logging
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -51,7 +53,23 @@ def carried(target: Callable[..., Any]) -> Callable[..., Any]:
     return partial(contextvars.copy_context().run, target)
 
 
-def write_to_stderr(level: str) -> None:
+class JsonLines(logging.Formatter):
+    """One JSON object a line: time (UTC), level, logger, message; application, instance and task where they apply; error with its trace."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+            **{name: value for name in ("application", "instance", "task") if (value := getattr(record, name, None)) is not None},
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+def write_to_stderr(level: str, *, as_json: bool = False) -> None:
     """Write the lines of a level and above to this process's stderr, which Spark keeps for its workers; called again, replace that.
 
     Args:
@@ -64,7 +82,7 @@ def write_to_stderr(level: str) -> None:
         package.setLevel(logging.NOTSET)
         return
     handler = _StderrHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter(FORMAT))
+    handler.setFormatter(JsonLines() if as_json else logging.Formatter(FORMAT))
     package.addHandler(handler)
     package.setLevel(level)
 

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 import kstreams_repl as ks
-from kstreams_repl.cli.detached import main
+from kstreams_repl.cli.apps import main
 from kstreams_repl.host.kafka.clients import ClientSettings
 from kstreams_repl.repl.session.application.detached.mailbox import Mailbox, end
 from kstreams_repl.repl.session.session_directory import SessionDirectory

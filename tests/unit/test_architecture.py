@@ -91,7 +91,7 @@ def test_no_modules_import_each_other() -> None:
     assert [sorted(group) for group in cycles()] == []
 
 
-OF_OTHERS = {"_fields", "_getframe", "_replace", "_repr_mimebundle_"}
+OF_OTHERS = {"_exit", "_fields", "_getframe", "_replace", "_repr_mimebundle_"}
 """Names with an underscore that others document: `namedtuple`, `sys` and IPython."""
 
 

@@ -30,6 +30,7 @@ from kstreams_repl.host.kafka.record_counter import RecordCounter
 from kstreams_repl.host.spark.planning.plan_serialization import unpack
 from kstreams_repl.host.spark.query_server_process import ServeRequest, write_record
 from kstreams_repl.repl.inspection import Limits, run_sql
+from kstreams_repl.repl.session.application.life.state import ApplicationState
 from kstreams_repl.repl.session.views.counts.record_counts import Counts
 from kstreams_repl.repl.session.views.picture.served_application import ServedApplication
 from kstreams_repl.repl.session.views.tables.sql_catalog import SessionTables
@@ -151,7 +152,7 @@ class SessionQueryServer:
             sql,
             page.state,
             lambda store, start, snapshot: subscribe(router, named[store], self.feed(store), start, snapshot),
-            self._health,
+            lambda: self._health(drawn),
             lambda: metrics_text(self.traffic, self.feeds, self.discovery, router.hops),
             files(),
         )
@@ -182,15 +183,18 @@ class SessionQueryServer:
         finally:
             self._sql_slots.release()
 
-    def _health(self) -> JsonObject:
+    def _health(self, application: ServedApplication) -> JsonObject:
         state = self.follower.state
         desired, seen = state.desired, [report.at_ms for report in state.reports.values()]
         if (here := self.stores.last_report_ms()) is not None:
             seen.append(here)
         age = time.time() - max(seen) / 1000 if seen else None
+        running = desired is not None and desired.state == "running" and age is not None and age < _SILENT_SECONDS
         return {
+            "failed": application.status is ApplicationState.FAILED,
+            "waits_for": application.waits_for() if running else ["the application, which does not run"],
             # after a kill -9 of the driver the last command is still "run", but no instance reports
-            "running": desired is not None and desired.state == "running" and age is not None and age < _SILENT_SECONDS,
+            "running": running,
             "last_report_seconds": None if age is None else round(age, 1),
             "uptime_seconds": round(time.time() - self._began, 1),
             "serves_version": self.plan.version,

@@ -2,6 +2,7 @@
 
 1. The ``Host`` header names this server (DNS rebinding). 2. A browser's ``Origin`` is this server. 3. The token, or the signature of
 another server (`host.query_tokens`). 4. This client has fewer open requests than it may. 5. The body is small enough.
+A supervisor's probes (`PROBES`) pass 1 to 3.
 The request then has a time limit. `serving` drops connections that send no request, and readers that stall.
 """
 
@@ -39,6 +40,8 @@ HEADERS = (
 )  # fmt: skip
 HOP = b"kstreams-hop"
 """Header of a request that another server has forwarded: it is not forwarded again."""
+PROBES = ("/health/live", "/health/ready")
+"""Answered without a token and under any host name: a supervisor knows neither. Their answers name nothing of the application."""
 
 
 @dataclass(slots=True)
@@ -139,6 +142,9 @@ class Gate:
 
     async def _admit(self, scope: Scope, headers: dict[bytes, bytes], receive: Receive) -> Receive:
         """Check a request; return how to read its body, and set ``scope["right"]``."""
+        if scope["path"] in PROBES and scope["method"] == "GET":
+            scope["right"] = "look"
+            return _replay(b"", receive)
         host = headers.get(b"host", b"").decode("latin-1")
         if _name_of(host) not in self._hosts:
             raise AccessDeniedError("this server does not have the name in the Host header", hint="use its own address", status=403)

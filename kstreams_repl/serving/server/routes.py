@@ -16,7 +16,7 @@ from kstreams_repl.engine.serdes import Serde
 from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.host.instance.store_catalogue import NOTE
 from kstreams_repl.serving.read import Read
-from kstreams_repl.serving.server.access import HOP, Traffic
+from kstreams_repl.serving.server.access import HOP, PROBES, Traffic
 from kstreams_repl.serving.server.answers import ARROW, arrow_answer, json_answer, rows_answer
 from kstreams_repl.serving.server.limits import ServerLimits
 from kstreams_repl.serving.server.parsing import parse_read, refuse_unknown, truth
@@ -74,6 +74,7 @@ class Served:
         return serdes.resolve(self.builder(store).key_serde, self.default_key_serde)
 
 
+LIVE, READY = PROBES
 Handler = Callable[[Served, Request], Awaitable[Response]]
 
 
@@ -203,6 +204,16 @@ async def _health(served: Served, request: Request) -> Response:
     return json_answer(content, status=200 if content["running"] else 503)
 
 
+async def _live(served: Served, request: Request) -> Response:
+    live = not served.health()["failed"]
+    return json_answer({"live": live}, status=200 if live else 503)
+
+
+async def _ready(served: Served, request: Request) -> Response:
+    waits = served.health()["waits_for"]
+    return json_answer({"ready": not waits, "waits_for": waits}, status=503 if waits else 200)
+
+
 async def _metrics(served: Served, request: Request) -> Response:
     return Response(served.metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
@@ -288,6 +299,8 @@ ROUTES: tuple[RouteEntry, ...] = (
     RouteEntry("GET", "/subscribe/{store}", _subscribe, "Events: the rows, then each change as it commits.", ("from", "snapshot")),
     RouteEntry("GET", "/metadata", _metadata, "Where each partition of each store is."),
     RouteEntry("GET", "/health", _health, "Whether the application runs; 503 if not."),
+    RouteEntry("GET", LIVE, _live, "503 once the application has failed; needs no token."),
+    RouteEntry("GET", READY, _ready, "Whether every task runs with its state restored and its lag known; needs no token."),
     RouteEntry("GET", "/metrics", _metrics, "Metrics for Prometheus."),
     RouteEntry("GET", "/openapi.json", _openapi, "This description as OpenAPI 3.1."),
     RouteEntry("GET", "/docs", _docs, "This description as a page."),

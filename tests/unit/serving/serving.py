@@ -85,7 +85,7 @@ class Server:
             self._sql,
             lambda view: {"view": repr(view)},
             self._subscribe,
-            dict,
+            lambda: {"failed": False, "waits_for": []},
             lambda: metrics_text(self.traffic, {}, self.discovery, self.router.hops),
             files(),
         )

@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 import kstreams_repl as ks
 from kstreams_repl.host.instance.metadata import HostInfo
 from kstreams_repl.host.query_tokens import FILE, is_signed, signature, tokens_in
+from kstreams_repl.serving.server.access import PROBES
 from kstreams_repl.serving.server.limits import ServerLimits
 from kstreams_repl.serving.server.routes import ROUTES
 from kstreams_repl.serving.server.serving import host_names, listen, published_host
@@ -60,7 +61,8 @@ def test_no_route_answers_any_method_without_the_token(server: Server, token: st
         "basic without a password": {"Authorization": "Basic " + base64.b64encode(look.encode()).decode()},
     }[token]
     with client(server) as web:
-        for path in {path_of(route) for route in ROUTES} | {"/nothing", "/state", "//", "/docs/", "/openapi.json/x", "/static/../x"}:
+        closed = {path_of(route) for route in ROUTES if route.path not in PROBES}
+        for path in closed | {"/nothing", "/state", "//", "/docs/", "/openapi.json/x", "/static/../x"}:
             for method in METHODS:
                 query = {"token": look, "access_token": look} if token == "in the query" else {}
                 answer = web.request(method, path, headers=headers, params=query, json={} if method == "POST" else None)
@@ -68,6 +70,15 @@ def test_no_route_answers_any_method_without_the_token(server: Server, token: st
                 assert look not in answer.text and "WWW-Authenticate" in answer.headers
                 if method != "HEAD":
                     assert answer.json()["error"] == "AccessDeniedError"
+
+
+def test_a_probe_needs_neither_token_nor_name_and_tells_nothing_more(server: Server) -> None:
+    with client(server) as web:
+        for path in PROBES:
+            for headers in ({}, {"Host": "10.1.2.3:8080"}, {"Authorization": "Bearer wrong"}):
+                answer = web.get(path, headers=headers)
+                assert answer.status_code in (200, 503) and set(answer.json()) <= {"live", "ready", "waits_for"}
+            assert web.post(path).status_code == 401 and web.get(f"{path}/").status_code == 401
 
 
 @pytest.mark.parametrize("right", ["look", "control", "basic"])

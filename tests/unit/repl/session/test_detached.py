@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 import kstreams_repl as ks
-from kstreams_repl.cli.detached import main
+from kstreams_repl.cli.apps import main
 from kstreams_repl.host.kafka.clients import ClientSettings
 from kstreams_repl.repl.session.application.detached import mailbox as boxes
 from kstreams_repl.repl.session.application.detached.client import DetachedDeployment

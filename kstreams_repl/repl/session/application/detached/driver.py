@@ -1,7 +1,8 @@
-"""The process that drives one detached application, with its own Spark and deployment. It follows the desired state in
-the mailbox.
+"""The process that drives one application, with its own Spark and deployment. It follows the desired state in the mailbox.
 
-Start, numbered: 1. read what to run (names, addresses, settings; never code) from standard input, completely or not at all ·
+``./kstreams run`` is such a process, started by a user or a supervisor; a session that deploys with ``detached=True`` starts one.
+
+Its start, numbered: 1. read what to run (names, addresses, settings; never code) from standard input, completely or not at all ·
 2. take the lock of the application's only driver process · 3. build the topology from the session file, executed only if the
 journal confirms its hash (`attach`) · 4. start. The process ends, at a commit, when it is to stop, at SIGTERM, when its record is
 gone or another process's (the application was cleaned up), and when another session has taken the application over. When the
@@ -11,16 +12,18 @@ application fails, the process stays: resume and edit continue from there.
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.host.instance.failures.failure_report import failure_of
 from kstreams_repl.host.kafka.clients import ClientSettings
 from kstreams_repl.host.spark.fencing.generation_fencing import VersionText
@@ -37,52 +40,84 @@ from kstreams_repl.repl.session.spark_host import SparkHost
 from kstreams_repl.system.errors import DeployError, DetachedApplicationError, KStreamsError, SessionFileError, TaskMigratedError
 from kstreams_repl.system.processes import ProcessMark
 from kstreams_repl.system.secrets import from_plain
-from kstreams_repl.system.types import JsonMapping, JsonObject
+from kstreams_repl.system.types import JsonMapping
+
+if TYPE_CHECKING:
+    from kstreams_repl.host.spark.deployment import Deployment
 
 _POLL_SECONDS = 0.02
 _OTHERS = 3
 """Exit status when another process already drives the application."""
+NOT_DRAINED = 4
+"""Exit status when the last commit took longer than its deadline."""
 
 
-class DetachedDriver:
-    """One application and its deployment, from the request that started this process to its end."""
+@dataclass(frozen=True, slots=True)
+class Driven:
+    """What a driver process drives: the deployment of one version of an application, not started yet."""
 
-    def __init__(self, request: JsonObject, mailbox: Mailbox) -> None:
+    deployment: Deployment
+    config: StreamsConfig
+    version: int
+
+
+class Driver:
+    """The one process that drives an application: starts it, carries out what clients ask for in its mailbox, ends it at a commit.
+
+    Args:
+        mailbox: whose lock this process holds.
+        close: ends Spark and all that the client has opened.
+        stays: a failed application stays with this process, for an edit and a resume; else the process ends, for its supervisor to start
+            another one.
+        drain_seconds: time for the last commit after a signal; the process ends then without it, as by ``kill -9``.
+    """
+
+    def __init__(
+        self,
+        mailbox: Mailbox,
+        client: ClusterClient,
+        close: Callable[[], object],
+        *,
+        stays: bool = True,
+        drain_seconds: float | None = None,
+    ) -> None:
         own = ProcessMark.own()
         self._own = own
         self._mailbox = mailbox
+        self._client = client
+        self._close = close
+        self._stays = stays
+        self._drain_seconds = drain_seconds
         self._end_requested = threading.Event()
         self._record = DriverRecord(
-            mailbox.application, own.pid, own.born, session=request["session"], bootstrap_servers=request["bootstrap_servers"]
-        )
+            mailbox.application, own.pid, own.born, session=str(client.directory.path),
+            bootstrap_servers=client.settings.bootstrap_servers,
+        )  # fmt: skip
         mailbox.write(self._record)
-        self._client = ClusterClient(
-            ClientSettings(request["bootstrap_servers"], _settings(request["client_settings"])),
-            spark=SparkHost(None, request["master"]),
-            config=_settings(request["config"]),
-            directory=SessionDirectory(request["session"]),
-            report=lambda line: print(line, flush=True),
-        )
         self._modules = UserModules()
-        self._failed: BaseException | None = None
+        self.failed: KStreamsError | None = None
+        """Why it ended, if not because it was asked to."""
         self._failure: JsonMapping = {}
         self._reported_error: BaseException | None = None
 
-    def run(self) -> int:
-        """Drive the application until it ends; return the exit status."""
+    def run(self, prepare: Callable[[], Driven], started: Callable[[], object] = lambda: None) -> int:
+        """Drive the application until it ends; return the exit status.
+
+        Args:
+            prepare: makes what is driven.
+            started: called when the application runs.
+        """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         try:
-            # 3. The topology that the journal confirms.
+            # 3. The topology.
             with self._modules.up_to_date():
-                found = find_application(self._client, self._mailbox.application, {})
-            registry = ApplicationRegistry(self._client)
-            self._config = found.config
-            self._version = found.history.versions[-1].number
-            self._deployment = registry.create_deployment(self._mailbox.application, found.topology, found.config, detached=False)
+                driven = prepare()
+            self._config, self._version, self._deployment = driven.config, driven.version, driven.deployment
             # 4. Start.
             self._deployment.start()
+            started()
         except BaseException as error:
             self._write_record(state=FAILED, failure=_failure_of(error))
             self._close()
@@ -90,10 +125,10 @@ class DetachedDriver:
         self._loop()
         with suppress(DeployError):  # an instance that did not answer is fenced
             self._deployment.stop()
-        state = FAILED if self._failed is not None else STOPPED
+        state = FAILED if self.failed is not None else STOPPED
         self._close()
         self._report(state)
-        return 0 if self._failed is None else 1
+        return 0 if self.failed is None else 1
 
     def _loop(self) -> None:
         while not self._end_requested.is_set():
@@ -109,14 +144,15 @@ class DetachedDriver:
             record = self._mailbox.record
             if record is None or record.process != self._own:
                 return
-            if isinstance(self._deployment.error, TaskMigratedError):
-                self._failed = self._deployment.error
+            failure = self._deployment.error
+            if isinstance(failure, TaskMigratedError) or (failure is not None and not self._stays):
+                self.failed = failure
                 return
             self._end_requested.wait(_POLL_SECONDS)
 
     def _follow(self, wanted: DesiredChange) -> None:
         """Carry out a change of the desired state."""
-        print(f"to be {wanted.state}" if wanted.state else f"to run version {wanted.version}", flush=True)
+        self._client.report(f"to be {wanted.state}" if wanted.state else f"to run version {wanted.version}")
         if wanted.version:
             self._edit(wanted)
         match wanted.state:
@@ -151,7 +187,7 @@ class DetachedDriver:
 
     def _report(self, state: str | None = None, **more: object) -> None:
         """Write the present state to the record, if it has changed."""
-        plan, error = self._deployment.plan, self._failed or self._deployment.error
+        plan, error = self._deployment.plan, self.failed or self._deployment.error
         self._write_record(
             state=str(self._deployment.status) if state is None else state,
             generation=0 if plan is None else plan.generation,
@@ -169,10 +205,13 @@ class DetachedDriver:
             if self._mailbox.folder.exists():
                 self._mailbox.write(changed)
 
-    def _close(self) -> None:
-        end_all([*self._client.spark.closing_steps(), self._client.close])
-
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self._drain_seconds is not None:
+            if self._end_requested.is_set():
+                os._exit(128 + number)  # at once; what was not committed is done again by the next run
+            deadline = threading.Timer(self._drain_seconds, os._exit, (NOT_DRAINED,))
+            deadline.daemon = True
+            deadline.start()
         self._end_requested.set()
 
 
@@ -203,7 +242,20 @@ def main() -> int:
     if lock is None:
         print(f"{request['application']} is driven by another process", flush=True)
         return _OTHERS
-    return DetachedDriver(request, mailbox).run()
+    client = ClusterClient(
+        ClientSettings(request["bootstrap_servers"], _settings(request["client_settings"])),
+        spark=SparkHost(None, request["master"]),
+        config=_settings(request["config"]),
+        directory=SessionDirectory(request["session"]),
+        report=lambda line: print(line, flush=True),
+    )
+
+    def confirmed() -> Driven:
+        found = find_application(client, mailbox.application, {})
+        deployment = ApplicationRegistry(client).create_deployment(mailbox.application, found.topology, found.config, detached=False)
+        return Driven(deployment, found.config, found.history.versions[-1].number)
+
+    return Driver(mailbox, client, lambda: end_all([*client.spark.closing_steps(), client.close])).run(confirmed)
 
 
 if __name__ == "__main__":

@@ -98,7 +98,7 @@ class Mailbox:
     """
 
     def __init__(self, root: Path, application: str) -> None:
-        self.application = application
+        self.application, self.root = application, root
         self.folder = control_directory(root, application) / "driver"
         self._record = self.folder / "driver.json"
         self._desired = self.folder / "desired.json"

@@ -13,6 +13,7 @@ from kstreams_repl.repl.session.cluster_client import ClusterClient
 from kstreams_repl.repl.session.left_applications import driving_process
 from kstreams_repl.repl.session.session_file import SavedVersion
 from kstreams_repl.system.errors import DeployError, DetachedApplicationError, IllegalStateError
+from kstreams_repl.system.processes import ProcessMark
 
 
 def refuse_what_ends_with_us(client: ClusterClient) -> None:
@@ -65,7 +66,7 @@ def refuse_another_driver(name: str, config: StreamsConfig, *, attached: bool) -
         DeployError: another process drives it.
     """
     driver = Mailbox(state_root(config), name).driven
-    if driver is not None and not attached:
+    if driver is not None and not attached and driver.process != ProcessMark.own():
         raise DeployError(
             f"{name} is {driver.state}, driven by process {driver.pid}",
             hint=f"edit it: session.attach({name!r}).edit(builder); or stop it before the deploy: session.attach({name!r}).stop()",

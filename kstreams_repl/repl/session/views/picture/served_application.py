@@ -69,6 +69,15 @@ class ServedApplication:
     def counts(self) -> Counts:
         return self.counts_reader.read()
 
+    def waits_for(self) -> list[str]:
+        """Return what is lacking before every task of the present generation runs with its state restored and its lag known."""
+        desired, reports = self._follower.state.desired, self.reports
+        wanted = 0 if desired is None else desired.instances
+        running = sum(instance.state == "running" for instance in reports.instances.values())
+        lacking = [] if 0 < wanted <= running else [f"{wanted - running} of {wanted} instances, which start or restore"]
+        unknown = sum(task.lag < 0 for task in reports.tasks.values())
+        return lacking + ([f"the lag of {unknown} of {len(reports.tasks)} tasks"] if unknown else [])
+
     def picture(self) -> tuple[Picture, str]:
         """Return the picture, and one line: name, status, instances, numbers."""
         app: Any = self
