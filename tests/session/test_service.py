@@ -44,7 +44,8 @@ def otherwise():
 
 
 def command(folder: Path, name: str, broker: Any, *words: str) -> list[str]:
-    return [sys.executable, "-m", "kstreams_repl", *words, "--name", name, "--broker", broker.bootstrap_servers, "--directory", str(folder)]
+    place = ["--name", name, "--broker", broker.bootstrap_servers, "--directory", str(folder)]
+    return [sys.executable, "-m", "kstreams_repl.cli", *words, *place]
 
 
 def ended(folder: Path, *arguments: Any) -> subprocess.CompletedProcess[str]:
