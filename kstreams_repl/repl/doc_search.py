@@ -13,10 +13,10 @@ from contextlib import closing
 from pathlib import Path
 
 from kstreams_repl.pictures.table import Table
-from kstreams_repl.system.errors import CallError
+from kstreams_repl.system.errors import CallError, MissingPackageError
 
 _PACKAGE = Path(__file__).parents[1]
-DOCS = next(folder for folder in (_PACKAGE / "docs", _PACKAGE.parent / "docs") if folder.is_dir())
+_PLACES = (_PACKAGE / "docs", _PACKAGE.parent / "docs")
 PARTS = ("start", "concepts", "recipes", "tasks", "reference")
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _SECTION = re.compile(r"^##+ ", re.MULTILINE)
@@ -34,6 +34,7 @@ def search(words: str) -> Table:
 
     Raises:
         CallError: there is no word to search for.
+        MissingPackageError: the installation has no pages.
 
     Example:
         >>> import kstreams_repl as ks
@@ -50,13 +51,27 @@ def search(words: str) -> Table:
         found: dict[str, tuple[str, str, str]] = {}
         for page, heading, text in index.execute(_BEST, (" OR ".join(f'"{word}"' for word in asked),)):
             found.setdefault(page, (page, heading, " ".join(text.split())))
-    return Table.of(("page", "section", "text"), list(found.values())[:HITS], note=f"pages in {DOCS.parent}")
+    return Table.of(("page", "section", "text"), list(found.values())[:HITS], note=f"pages in {docs_folder().parent}")
+
+
+def docs_folder() -> Path:
+    """Return the folder of the pages: of the installed package, or of the checkout.
+
+    Raises:
+        MissingPackageError: the installation has no pages.
+    """
+    for folder in _PLACES:
+        if folder.is_dir():
+            return folder
+    expected, hint = " or ".join(map(str, _PLACES)), "install the wheel of kstreams_repl"
+    raise MissingPackageError(f"the pages are not installed: expected {expected}", hint=hint, module="kstreams_repl")
 
 
 def _sections() -> Iterator[tuple[str, str, str, str]]:
-    for page in sorted(page for part in PARTS for page in (DOCS / part).rglob("*.md")):
+    docs = docs_folder()
+    for page in sorted(page for part in PARTS for page in (docs / part).rglob("*.md")):
         text = _LINK.sub(r"\1", page.read_text(encoding="utf-8"))
         title = text.partition("\n")[0].removeprefix("# ")
         for section in _SECTION.split(text):
             heading, _, rest = section.partition("\n")
-            yield f"docs/{page.relative_to(DOCS).as_posix()}", title, heading.removeprefix("# "), rest
+            yield f"docs/{page.relative_to(docs).as_posix()}", title, heading.removeprefix("# "), rest

@@ -14,7 +14,7 @@ from doctest import DocTestParser
 from pathlib import Path
 
 from kstreams_repl.pictures.table import Table
-from kstreams_repl.repl.doc_search import DOCS
+from kstreams_repl.repl.doc_search import docs_folder
 from kstreams_repl.system.errors import CallError, did_you_mean
 from kstreams_repl.system.types import JsonObject
 
@@ -86,7 +86,7 @@ def list() -> Table:
 
 
 def _pages() -> dict[str, str]:
-    pages = sorted((DOCS / "recipes").glob("*.md"))
+    pages = sorted((docs_folder() / "recipes").glob("*.md"))
     return {page.stem: page.read_text(encoding="utf-8") for page in pages if page.stem != "README"}
 
 

@@ -72,9 +72,9 @@ json.dumps(answered)
 RECIPES = """
 import doctest, json, re
 from pathlib import Path
-from kstreams_repl.repl.doc_search import DOCS
+from kstreams_repl.repl.doc_search import docs_folder
 failed = []
-for page in sorted((DOCS / "recipes").glob("*.md")):
+for page in sorted((docs_folder() / "recipes").glob("*.md")):
     text = re.sub(r"^```.*$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
     test = doctest.DocTestParser().get_doctest(text, {}, page.name, str(page), 0)
     if doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS).run(test).failed:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
 import kstreams_repl as ks
+from kstreams_repl.repl import doc_search
 
 QUESTIONS = {
     "how do I count distinct users per day": "recipes/distinct",
@@ -37,3 +41,12 @@ def test_quotes_and_signs_are_words_only() -> None:
 def test_no_word_to_search_for_is_a_wrong_call(words: str) -> None:
     with pytest.raises(ks.errors.CallError, match="expected words to search for"):
         ks.recipes.search(words)
+
+
+@pytest.mark.parametrize("call", [lambda: ks.recipes.search("late"), ks.recipes.list, lambda: ks.recipes.open("distinct")])
+def test_an_installation_without_pages_says_so_when_they_are_asked_for(
+    call: Callable[[], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doc_search, "_PLACES", (tmp_path / "package" / "docs", tmp_path / "docs"))
+    with pytest.raises(ks.errors.MissingPackageError, match=r"(?s)pages are not installed: expected .*docs or .*docs.*Hint: install"):
+        call()
