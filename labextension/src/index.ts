@@ -69,6 +69,7 @@ const plugin = {
       tab.title.closable = true;
       open.set(`${kernel.id} ${name}`, { tab, picture });
       app.shell.add(tab, "main");
+      if (tab.parent === null) app.shell.add(tab, "right"); // Notebook 7 has one document in its main area and takes no second
       app.shell.activateById(tab.id);
     });
     side.id = "kstreams-side-panel";

@@ -4,6 +4,7 @@ declare module "@lumino/widgets" {
   export class Widget {
     constructor(options?: { node?: HTMLElement });
     readonly node: HTMLElement;
+    readonly parent: Widget | null;
     id: string;
     readonly title: { label: string; caption: string; icon: unknown; closable: boolean };
     readonly isVisible: boolean;

@@ -41,7 +41,7 @@ export async function offerTutorial(app: TutorialApp, icon: unknown, palette: IC
     execute: ({ cwd }) => open(app, cwd ?? "").catch((error) => showErrorMessage("The tutorial cannot be opened", error)),
   });
   palette?.addItem({ command: COMMAND, category: "Kafka Streams" });
-  const { ILauncher } = await import("@jupyterlab/launcher"); // only now: an application without it still has the side panel
-  const launcher = await app.resolveOptionalService<Launcher>(ILauncher);
+  const found = await import("@jupyterlab/launcher").catch(() => null); // only now: an application without it still has the side panel
+  const launcher = found && (await app.resolveOptionalService<Launcher>(found.ILauncher));
   launcher?.add({ command: COMMAND, category: "Kafka Streams" });
 }

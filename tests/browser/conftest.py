@@ -13,6 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,10 +66,14 @@ class Lab:
             pytest.fail(f"left behind by the notebook's kernel: {stay}", pytrace=False)
 
 
-@pytest.fixture(scope="module")
-def running_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """JupyterLab on a free loopback port, for the tests of one file."""
-    base = tmp_path_factory.mktemp("lab")
+@contextmanager
+def jupyter_server(base: Path, command: list[str | Path], share: Path | None = None) -> Iterator[Lab]:
+    """Run JupyterLab or Notebook on a free loopback port.
+
+    Args:
+        command: the Python that has it, and the arguments that start it.
+        share: a further data folder of Jupyter's.
+    """
     token = secrets.token_hex(16)
     home = base / "home"
     environment = {
@@ -77,28 +82,42 @@ def running_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         "JUPYTER_PREFER_ENV_PATH": "1",
         "JUPYTER_CONFIG_DIR": str(home / "config"),
         "JUPYTER_DATA_DIR": str(home / "data"),
-        "JUPYTER_PATH": str(extensions(home)),
+        "JUPYTER_PATH": os.pathsep.join(map(str, filter(None, [extensions(home), share]))),
         "JUPYTER_RUNTIME_DIR": str(home / "runtime"),
         "IPYTHONDIR": str(home / "ipython"),
         "JUPYTERLAB_SETTINGS_DIR": str(home / "settings"),
         "JUPYTERLAB_WORKSPACES_DIR": str(home / "workspaces"),
     }
-    command = [
-        sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--ServerApp.root_dir={base}", "--ServerApp.ip=127.0.0.1",
+    arguments = [
+        "--no-browser", "--allow-root", f"--ServerApp.root_dir={base}", "--ServerApp.ip=127.0.0.1",
         f"--ServerApp.port={free_port()}", f"--IdentityProvider.token={token}",
-        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", "--LabApp.news_url=None",
     ]  # fmt: skip
     with (base / "lab.log").open("wb") as log:
-        server = subprocess.Popen(command, env=environment, cwd=base, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+        server = subprocess.Popen(
+            [*command, *arguments], env=environment, cwd=base, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        )
     try:
         yield Lab(_await(home / "runtime", server, base / "lab.log"), token, base, server)
     finally:
-        server.send_signal(signal.SIGTERM)
-        try:
-            server.wait(30)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait()
+        end(server)
+
+
+def end(server: subprocess.Popen[bytes]) -> None:
+    """End a server, gently first."""
+    server.send_signal(signal.SIGTERM)
+    try:
+        server.wait(30)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
+
+
+@pytest.fixture(scope="module")
+def running_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """JupyterLab, for the tests of one file."""
+    news = ["--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", "--LabApp.news_url=None"]
+    with jupyter_server(tmp_path_factory.mktemp("lab"), [sys.executable, "-m", "jupyterlab", *news]) as lab:
+        yield lab
 
 
 @pytest.fixture
@@ -127,7 +146,7 @@ def lab(running_lab: Lab, tmp_path: Path, request: pytest.FixtureRequest) -> Ite
 
 def _await(runtime: Path, server: subprocess.Popen[bytes], log: Path) -> str:
     """Return the address of the server when it answers. It takes the next port where another process has taken the one it was given."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while True:
         try:
             record = json.loads((runtime / f"jpserver-{server.pid}.json").read_text())
