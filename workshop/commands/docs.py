@@ -14,8 +14,9 @@ from workshop.commands.test import run_to_its_end
 
 @click.command()
 @click.option("--pictures", is_flag=True, help="Draw the pictures of packages and of the pages' topologies from the current code.")
+@click.option("--try-it", is_flag=True, help="Add the recipes as notebooks that run in a browser tab, with a link on each page.")
 @click.pass_context
-def main(context: click.Context, pictures: bool) -> None:
+def main(context: click.Context, pictures: bool, try_it: bool) -> None:
     """Build the documentation into build/docs; fails on a dead link or a page without a menu entry."""
     root = require_checkout("./kstreams docs")
     require("mkdocs", "mkdocstrings", "grimp")
@@ -26,7 +27,7 @@ def main(context: click.Context, pictures: bool) -> None:
             path.write_text(picture, encoding="utf-8")
             click.echo(f"drawn: {path.relative_to(root)}")
         return
-    os.environ["NO_MKDOCS_2_WARNING"] = "1"
+    os.environ |= {"NO_MKDOCS_2_WARNING": "1", "KSTREAMS_TRY_IT": str(try_it)}
     status = run_to_its_end([sys.executable, "-P", "-m", "mkdocs", "build", "--strict"], root)
     if status == 0:
         click.echo(f"built: {root / 'build/docs/index.html'}")

@@ -20,6 +20,7 @@ from kstreams_repl.pictures.mimebundle import html_of
 from kstreams_repl.pictures.picture import Kind, Link, Picture, Shape, picture_of
 from kstreams_repl.pictures.svg import svg_of
 from kstreams_repl.system.facade import doors, exports
+from workshop.commands import try_it
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOT_PAGES = ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
@@ -126,7 +127,12 @@ def on_files(files: Any, config: Any) -> Any:
     return files
 
 
-def on_page_markdown(markdown: str, page: Any, config: object, files: object) -> str:
+def on_post_build(config: Any) -> None:
+    if config.extra["try_it"]:
+        try_it.build(Path(config.site_dir) / "lite")
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: object) -> str:
     if BEHIND_OTHERS.match(page.file.src_uri):
         page.meta["search"] = {"boost": 0.3}
     for door, path in api_pages().items():
@@ -136,6 +142,8 @@ def on_page_markdown(markdown: str, page: Any, config: object, files: object) ->
         page.meta["hide"] = ["navigation", "toc"]  # one screen
     if page.file.src_uri.startswith("recipes/") and not page.file.src_uri.endswith("README.md"):
         markdown = with_picture(markdown)
+        if config.extra["try_it"]:
+            markdown = markdown.replace("\n", f"\n\n{try_it.link(Path(page.file.src_uri).stem)}\n", 1)
     up = "../" * page.file.src_uri.count("/")
 
     # as HTML, because mkdocs does not know the anchors of code lines and would report dead links; the tests check them

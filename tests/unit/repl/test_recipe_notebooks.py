@@ -14,6 +14,7 @@ import pytest
 
 import kstreams_repl as ks
 from workshop.commands.docs_hooks import on_page_markdown
+from workshop.commands.try_it import NOT_IN_A_TAB
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = {page.stem: page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs" / "recipes").glob("*.md")) if page.stem != "README"}
@@ -65,15 +66,23 @@ def test_a_notebook_has_the_pages_examples_and_runs(name: str, page: str, tmp_pa
     assert not re.search(r"\]\(", "".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")), "a link leads nowhere"
 
 
-def shown_in_the_site(name: str) -> str:
+def shown_in_the_site(name: str, try_it: bool = False) -> str:
     file = SimpleNamespace(src_uri=f"recipes/{name}.md", name="index" if name == "README" else name)
     text = (ROOT / "docs" / file.src_uri).read_text(encoding="utf-8")
-    return on_page_markdown(text, SimpleNamespace(file=file, meta={}), None, None)
+    return on_page_markdown(text, SimpleNamespace(file=file, meta={}), SimpleNamespace(extra={"try_it": try_it}), None)
 
 
 @recipes
 def test_the_site_shows_its_picture(name: str, page: str) -> None:
     assert shown_in_the_site(name).count('src="data:image/svg+xml;base64,') == 1
+
+
+def test_only_a_site_with_notebooks_links_to_them_and_says_which_recipe_has_none() -> None:
+    link = '<a class="md-button" href="../lite/notebooks/index.html?path=cdc.ipynb">Try it in your browser</a>'
+    assert link in shown_in_the_site("cdc", try_it=True) and link not in shown_in_the_site("cdc")
+    for name, reason in NOT_IN_A_TAB.items():
+        page = shown_in_the_site(name, try_it=True)
+        assert reason in page and "../lite/" not in page and reason not in shown_in_the_site(name)
 
 
 def test_the_index_of_recipes_has_no_picture() -> None:
