@@ -11,6 +11,7 @@ import os
 import platform
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
@@ -18,7 +19,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from kstreams_repl.cli import bootstrap
 from kstreams_repl.cli.checkout import find_checkout
 from kstreams_repl.system.errors import JavaNotFoundError, KStreamsError, as_installed
 
@@ -74,13 +74,11 @@ def check_environment() -> Finding:
     root = find_checkout()
     if root is None:
         return Finding(name, CheckStatus.OK, f"installed in {sys.prefix}")
-    environment = Path(sys.prefix)
-    if not (environment / bootstrap.OWNER_MARK).is_file():
-        return Finding(name, CheckStatus.WARNING, f"{environment}, not created from the lock file", "call the checkout's ./kstreams")
-    if not bootstrap.is_fresh(root, environment):
-        return Finding(name, CheckStatus.WARNING, f"{environment} does not match requirements.lock", "call ./kstreams again")
-    tools = "" if bootstrap.has_tools(root, environment) else "; the first kstreams test adds the test tools"
-    return Finding(name, CheckStatus.OK, f"{environment} matches requirements.lock{tools}")
+    command = [sys.executable, "-I", str(root / "workshop" / "bootstrap.py"), str(root), sys.prefix, "status"]
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    if " matches " not in found:
+        return Finding(name, CheckStatus.WARNING, found, "call the checkout's ./kstreams")
+    return Finding(name, CheckStatus.OK, found)
 
 
 def check_java() -> Finding:

@@ -1,6 +1,6 @@
 """Files that are replaced atomically, and locks of files (flock).
 
-All of the package use these, except what runs without it: `cli.bootstrap`, before anything is installed, and the supervisor of the
+All of the package use these, except what runs without it: `workshop/bootstrap.py`, before anything is installed, and the supervisor of the
 embedded broker.
 """
 

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from kstreams_repl.cli import bootstrap
-from kstreams_repl.cli.bootstrap import LOCK_STAMP, OWNER_MARK, PROJECT_STAMP, ROOT_STAMP, TOOLS_STAMP
 from tests.disks import SmallDisk, small_disk
+from workshop import bootstrap
+from workshop.bootstrap import LOCK_STAMP, OWNER_MARK, PROJECT_STAMP, ROOT_STAMP, TOOLS_STAMP
 
 __all__ = ["small_disk"]
 
 ROOT = Path(__file__).resolve().parents[3]
-SOURCES = ("kstreams", "kstreams_repl/cli/bootstrap.py")
+SOURCES = ("kstreams", "workshop/bootstrap.py")
 
 # An in-tree build backend of the standard library alone: an editable wheel is a .pth file and three lines of metadata.
 BACKEND = '''
@@ -59,6 +59,7 @@ class Checkout:
         for source in SOURCES:
             (root / source).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / source, root / source)
+        (root / "kstreams_repl/cli").mkdir(parents=True)
         (root / "kstreams_repl/__init__.py").touch()
         (root / "kstreams_repl/cli/__init__.py").touch()
         (root / "kstreams_repl/cli/__main__.py").write_text(COMMAND)
@@ -347,3 +348,20 @@ def test_a_disk_without_room_is_told_with_what_is_needed_and_the_next_call_start
     disk.make_room(200)
     done = checkout.run("x", KSTREAMS_VENV=str(disk.path / "venv"))
     assert done.stdout == f"{disk.path}/venv|x\n", done.stderr
+
+
+def test_the_doctor_is_told_whether_an_environment_is_that_of_the_lock_files(tmp_path: Path) -> None:
+    root, environment = tmp_path / "root", tmp_path / "venv"
+    root.mkdir()
+    assert bootstrap.status(root, environment) == f"{environment}, not created from the lock file"
+    stamps = {"requirements.lock": LOCK_STAMP, "pyproject.toml": PROJECT_STAMP, "requirements-test.lock": TOOLS_STAMP}
+    (environment / "bin").mkdir(parents=True)
+    for name in (OWNER_MARK, "bin/python", *stamps.values()):
+        (environment / name).touch()
+    for name in stamps:
+        (root / name).touch()
+    assert bootstrap.status(root, environment) == f"{environment} does not match requirements.lock"
+    (environment / ROOT_STAMP).write_text(f"{root}\n")
+    assert bootstrap.status(root, environment) == f"{environment} matches requirements.lock"
+    (environment / TOOLS_STAMP).write_text("other tools")
+    assert bootstrap.status(root, environment).endswith("; the first kstreams test adds the test tools")

@@ -101,6 +101,16 @@ def is_fresh(root: Path, environment: Path, tools: bool = False) -> bool:
         return False
 
 
+def status(root: Path, environment: Path) -> str:
+    """Return what ``kstreams doctor`` shows of an environment."""
+    if not (environment / OWNER_MARK).is_file():
+        return f"{environment}, not created from the lock file"
+    if not is_fresh(root, environment):
+        return f"{environment} does not match requirements.lock"
+    tools = "" if has_tools(root, environment) else "; the first kstreams test adds the test tools"
+    return f"{environment} matches requirements.lock{tools}"
+
+
 def say(text: str) -> None:
     """Print a line of progress on stderr, because stdout belongs to the command that runs afterwards."""
     print(f"kstreams: {text}", file=sys.stderr, flush=True)
@@ -319,8 +329,11 @@ def bootstrap(root: Path, environment: Path, tools: bool = False) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the shell script's call ``bootstrap.py ROOT ENVIRONMENT [test]``."""
+    """Run the shell script's call ``bootstrap.py ROOT ENVIRONMENT [test]``, or with ``status`` the doctor's."""
     root, environment = (Path(argument) for argument in arguments[:2])
+    if arguments[2:] == ["status"]:
+        print(status(root, environment))
+        return 0
     tools = arguments[2:] == ["test"]
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
