@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -240,6 +241,22 @@ class RecordBatch:
 
     def __len__(self) -> int:
         return len(self.offsets)
+
+    def part(self, rows: slice) -> RecordBatch:
+        """Return some of the records."""
+        offsets = self.offsets[rows]
+        headers = None if self.headers is None else self.headers[rows]
+        size = self.size_bytes * len(offsets) // max(len(self), 1)
+        return RecordBatch(self.keys[rows], self.values[rows], self.timestamps[rows], offsets, headers, self.topic, size)
+
+    def before(self, offset: int) -> RecordBatch:
+        """Return the records below an offset.
+
+        Example:
+            >>> RecordBatch([None] * 3, [b"a", b"b", b"c"], [1, 2, 3], [4, 6, 8]).before(7).values
+            [b'a', b'b']
+        """
+        return self.part(slice(bisect_left(self.offsets, offset)))
 
 
 def header_text(value: bytes | str | None) -> str | None:

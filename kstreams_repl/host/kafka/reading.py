@@ -154,7 +154,7 @@ def _read(
             if end is None:
                 continue
             if batch.offsets[-1] >= end:
-                batch = _cut(batch, end)
+                batch = batch.before(end)
                 _finish(consumer, open_ends, partition)
             if batch.offsets:
                 yield partition, batch
@@ -197,14 +197,6 @@ def _bound(given: Mapping[int, int] | int | None, at: TopicPartition, otherwise:
     if given is None:
         return otherwise
     return given if isinstance(given, int) else given.get(at.partition, otherwise)
-
-
-def _cut(batch: RecordBatch, end: int) -> RecordBatch:
-    keep = len(batch.offsets)
-    while keep and batch.offsets[keep - 1] >= end:
-        keep -= 1
-    headers = batch.headers[:keep] if batch.headers is not None else None
-    return RecordBatch(batch.keys[:keep], batch.values[:keep], batch.timestamps[:keep], batch.offsets[:keep], headers, batch.topic)
 
 
 def _finish(consumer: Consumer, open_ends: dict[TopicPartition, int], partition: TopicPartition) -> None:

@@ -352,7 +352,4 @@ def _apart(batch: RecordBatch, skipped: frozenset[int]) -> Iterator[RecordBatch]
     alone = [index for index, offset in enumerate(batch.offsets) if offset in skipped]
     cuts = sorted({0, count, *alone, *(index + 1 for index in alone)})
     for start, stop in pairwise(cuts):
-        part = slice(start, stop)
-        headers = None if batch.headers is None else batch.headers[part]
-        columns = (batch.keys[part], batch.values[part], batch.timestamps[part], batch.offsets[part], headers)
-        yield RecordBatch(*columns, batch.topic, batch.size_bytes * (stop - start) // count)
+        yield batch.part(slice(start, stop))

@@ -119,12 +119,10 @@ class Restorer:
 
     def _unreadable(self, batch: RecordBatch, cause: Exception) -> TaskCorruptedError:
         """Return the error of a record that is not a row of this kind of store, with its offset."""
-        offset = batch.offsets[0]
-        for index, offset in enumerate(batch.offsets):
-            headers = None if batch.headers is None else [batch.headers[index]]
-            one = RecordBatch([batch.keys[index]], [batch.values[index]], [batch.timestamps[index]], [offset], headers)
+        for index in range(len(batch)):
+            offset = batch.offsets[index]
             try:
-                self._convert(one)
+                self._convert(batch.part(slice(index, index + 1)))
             except _UNREADABLE as found:
                 cause = found
                 break

@@ -12,7 +12,6 @@ survive the instance.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 
 from kstreams_repl.engine.commit.failpoints import failpoint
@@ -67,12 +66,7 @@ class InputBounds:
         if stop is None or batch.offsets[-1] < stop:
             return batch
         self._reach(partition, stop)
-        kept = slice(bisect_left(batch.offsets, stop))
-        headers = None if batch.headers is None else batch.headers[kept]
-        size = batch.size_bytes * len(batch.offsets[kept]) // len(batch)
-        return RecordBatch(
-            batch.keys[kept], batch.values[kept], batch.timestamps[kept], batch.offsets[kept], headers, batch.topic, size
-        )
+        return batch.before(stop)
 
     def met_end(self, partition: TopicPartition, offset: int) -> None:
         """Note that the consumer has met the end of a partition at this offset."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import logging
 import time
-from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,7 +29,7 @@ from kstreams_repl.host.kafka.group_offsets import assign, is_partition_end, una
 from kstreams_repl.host.kafka.reading import READ_GROUP, is_passing_for_reader, positions
 from kstreams_repl.host.kafka.record_batch import columns
 from kstreams_repl.system.errors import TaskCorruptedError
-from kstreams_repl.system.types import RecordBatch, TopicPartition
+from kstreams_repl.system.types import TopicPartition
 
 _BATCH = 50_000
 _LOG = logging.getLogger("kstreams_repl.host.instance")
@@ -177,7 +176,7 @@ class ChangelogReader:
             if partition not in missing:  # fetched before the log was removed from the consumer
                 continue
             if batch.offsets[-1] >= ends[partition]:
-                batch = _before(batch, ends[partition])
+                batch = batch.before(ends[partition])  # a store's log that is an input continues after its committed offset
             for environment in self._untouched.pop(partition, ()):
                 forget_inputs(environment)
             for restorer in self._restorers[partition]:
@@ -249,12 +248,3 @@ def _check_exist(admin: Admin, ids: Mapping[str, str], missing: set[TopicPartiti
                 topic=partition.topic,
                 partition=partition.partition,
             )
-
-
-def _before(batch: RecordBatch, end: int) -> RecordBatch:
-    """Return the records below an offset: a store's log that is an input continues after its committed offset."""
-    keep = bisect_left(batch.offsets, end)
-    headers = None if batch.headers is None else batch.headers[:keep]
-    return RecordBatch(
-        batch.keys[:keep], batch.values[:keep], batch.timestamps[:keep], batch.offsets[:keep], headers, batch.topic
-    )
