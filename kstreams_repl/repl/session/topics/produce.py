@@ -223,6 +223,35 @@ def serde_for(value: object) -> Serde:
     return serdes.json
 
 
+def serialized(
+    record: Parts, key_serde: Serde | None, value_serde: Serde | None, *, what: str, **where: str
+) -> tuple[dict[str, Any], Serde | None, Serde | None]:
+    """Return a record as the client takes it, and the serdes that wrote it: those that are None follow from a key or value that is not.
+
+    Args:
+        what, where: the record, for the message of an error, and its fields.
+
+    Raises:
+        SerializationError: its serde cannot write the key or value.
+    """
+    key, value, timestamp, headers = record
+    key_serde = serde_for(key) if key_serde is None and key is not None else key_serde
+    value_serde = serde_for(value) if value_serde is None and value is not None else value_serde
+    try:
+        key_bytes = None if key is None or key_serde is None else key_serde.serialize(key)
+        value_bytes = None if value is None or value_serde is None else value_serde.serialize(value)
+    except SchemaRegistryError:
+        raise
+    except KStreamsError as error:
+        raise SerializationError(f"{what}: {error.message}", hint=error.hint, **where) from error
+    pairs = without_stale_ids(key_serde, value_serde, _pairs(headers))
+    key_bytes, value_bytes, pairs = on_the_wire(key_serde, value_serde, key_bytes, value_bytes, pairs)
+    sent = {"key": key_bytes, "value": value_bytes, "headers": pairs}
+    if timestamp is not None:
+        sent["timestamp"] = timestamp or 1  # the client reads 0 as "now", so the first millisecond of 1970 is sent as the second
+    return sent, key_serde, value_serde
+
+
 class TopicProducer:
     """Write records to one topic. Serdes that are not given follow from the first key and value that are not None.
 
@@ -259,10 +288,11 @@ class TopicProducer:
         """
         count = 0
         try:
-            for key, value, timestamp, headers in records:
+            for record in records:
+                timestamp = record[2]
                 if timestamp is not None and timestamp > self._checked_until:
                     self._refuse_future(count, timestamp)
-                self._send(count, key, value, timestamp, headers)
+                self._send(count, record)
                 count += 1
                 if self._failed:
                     break
@@ -320,29 +350,14 @@ class TopicProducer:
                 return left
             self._watch()
 
-    def _send(self, index: int, key: object, value: object, timestamp: int | None, headers: object) -> None:
-        key_serde = serde_for(key) if self.key_serde is None and key is not None else self.key_serde
-        value_serde = serde_for(value) if self.value_serde is None and value is not None else self.value_serde
-        try:
-            key_bytes = None if key is None or key_serde is None else key_serde.serialize(key)
-            value_bytes = None if value is None or value_serde is None else value_serde.serialize(value)
-        except SchemaRegistryError:
-            raise
-        except KStreamsError as error:
-            raise SerializationError(
-                f"record {index} for topic {self.topic!r}: {error.message}", hint=error.hint, topic=self.topic
-            ) from error
-        pairs = without_stale_ids(key_serde, value_serde, _pairs(headers))
-        key_bytes, value_bytes, sent_headers = on_the_wire(key_serde, value_serde, key_bytes, value_bytes, pairs)
-        # the client reads 0 as "now", so the first millisecond of 1970 is sent as the second
-        given = {"timestamp": timestamp or 1} if timestamp is not None else {}
+    def _send(self, index: int, record: Parts) -> None:
+        what = f"record {index} for topic {self.topic!r}"
+        sent, key_serde, value_serde = serialized(record, self.key_serde, self.value_serde, what=what, topic=self.topic)
         deadline = 0.0
         while True:
             try:
                 with kafka_errors(f"producing to {self.topic!r}", topic=self.topic):
-                    self._producer.produce(
-                        self.topic, key=key_bytes, value=value_bytes, headers=sent_headers, **given
-                    )
+                    self._producer.produce(self.topic, **sent)
                 break
             except BufferError:
                 deadline = deadline or time.monotonic() + _FLUSH_SECONDS
@@ -351,9 +366,7 @@ class TopicProducer:
                 self._producer.poll(0.05)
                 self._watch()
             except (ValueError, TypeError, OverflowError) as error:
-                raise ProductionError(
-                    f"record {index} for topic {self.topic!r} cannot be sent: {error}", topic=self.topic
-                ) from error
+                raise ProductionError(f"{what} cannot be sent: {error}", topic=self.topic) from error
         self.key_serde, self.value_serde = key_serde, value_serde  # only the serdes of a record that was written
         if index % 1000 == 0:
             self._producer.poll(0)

@@ -13,21 +13,20 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 
 from kstreams_repl.engine.commit.failpoints import failpoint
 from kstreams_repl.engine.serdes import Serde
-from kstreams_repl.engine.serdes.header_ids import on_the_wire
 from kstreams_repl.host.kafka.clients import ClientSettings, make_consumer
 from kstreams_repl.host.kafka.failures import kafka_errors, translate
 from kstreams_repl.host.kafka.group_admin import committed_by
 from kstreams_repl.host.kafka.transactional import TransactionalProducer, TransactionDoubtError
 from kstreams_repl.repl.session.progress_messages import ProgressView
-from kstreams_repl.repl.session.topics.produce import parts_of, serde_for
-from kstreams_repl.system.errors import BrokerUnavailableError, KStreamsError, SerializationError, TableChangedError
+from kstreams_repl.repl.session.topics.produce import parts_of, serialized
+from kstreams_repl.system.errors import BrokerUnavailableError, TableChangedError
 from kstreams_repl.system.types import TopicPartition
 from kstreams_repl.table_files.table_reader import TableVersion
 
@@ -146,24 +145,14 @@ class TableFeed:
         return done, version
 
     def _send(self, client: Any, rows: pa.RecordBatch, done: int) -> None:
-        for number, (key, value, timestamp, _) in enumerate(parts_of(rows, key=self._key, timestamp=self._timestamp)):
-            key_serde, value_serde = self.serdes
-            key_serde = serde_for(key) if key_serde is None and key is not None else key_serde
-            value_serde = serde_for(value) if value_serde is None else value_serde
+        for number, record in enumerate(parts_of(rows, key=self._key, timestamp=self._timestamp), done):
+            what = f"row {number} of {self._path}"
+            sent, key_serde, value_serde = serialized(record, *self.serdes, what=what, topic=self._topic, path=self._path)
             self.serdes = key_serde, value_serde
-            try:
-                key_bytes = None if key is None or key_serde is None else key_serde.serialize(key)
-                value_bytes = value_serde.serialize(value)
-            except KStreamsError as error:
-                raise SerializationError(
-                    f"row {done + number} of {self._path}: {error.message}", hint=error.hint, topic=self._topic, path=self._path
-                ) from error
-            key_bytes, value_bytes, headers = on_the_wire(key_serde, value_serde, key_bytes, value_bytes, None)
-            given: Mapping[str, int] = {} if timestamp is None else {"timestamp": timestamp or 1}  # the client reads 0 as "now"
             while True:
                 try:
                     with kafka_errors(f"producing to {self._topic!r}", topic=self._topic):
-                        client.produce(self._topic, key=key_bytes, value=value_bytes, headers=headers, **given)
+                        client.produce(self._topic, **sent)
                     break
                 except BufferError:
                     client.poll(0.05)
