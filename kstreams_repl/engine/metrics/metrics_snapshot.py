@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec import ValidationError, convert
 
 from kstreams_repl.system.types import JsonMapping, JsonObject
 
@@ -53,7 +55,7 @@ class Snapshot:
     """(group, tags, values by name) for each group and set of tags of one instance."""
 
     at_ms: int
-    groups: list[MetricGroup] = field(default_factory=list)
+    groups: list[MetricGroup]
 
     def plain(self) -> JsonObject:
         """Return a JSON-serializable form."""
@@ -73,13 +75,10 @@ def validated(text: Any) -> JsonObject | None:
     """Return valid input of `Snapshot.read`, from JSON or decoded JSON; None if it is invalid, since it comes from a topic or a file."""
     try:
         plain = json.loads(text) if isinstance(text, str) else text
-        snapshot = Snapshot.read(plain)
-        figures = [value for _, _, values in snapshot.groups for value in values.values()]
-        texts = [text for group, tags, _ in snapshot.groups for text in (group, *tags, *tags.values())]
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        convert(plain, Snapshot)
+    except (ValueError, RecursionError, ValidationError):
         return None
-    fits = all(value is None or isinstance(value, int | float | str) for value in figures) and all(isinstance(text, str) for text in texts)
-    return dict(plain) if fits else None
+    return dict(plain)
 
 
 def merged(snapshots: Iterable[Snapshot]) -> list[Metric]:

@@ -11,13 +11,12 @@ is for display: its hash identifies a session file, and it is never executed.
 from __future__ import annotations
 
 import hashlib
-import re
-import types
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Union, cast, get_args, get_origin, get_type_hints
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any, ClassVar, Literal
 
 import orjson
+from msgspec import Meta, ValidationError, convert
 
 from kstreams_repl.system.errors import SerializationError
 from kstreams_repl.system.types import JsonMapping
@@ -28,41 +27,27 @@ RetryAction = Literal["retry", "drop"]
 InstanceStateName = Literal["starting", "restoring", "running", "recovering", "paused", "stopped", "failed", "superseded"]
 
 
-class Within(NamedTuple):
-    """Inclusive bounds of a number."""
-
-    least: int
-    most: int
-
-
-class Text(NamedTuple):
-    """Bounds of a string: maximal length in characters, and a pattern that it must match as a whole."""
-
-    most: int
-    pattern: re.Pattern[str] | None = None
-
-
-Generation = Annotated[int, Within(0, 2**53)]
-Number = Annotated[int, Within(0, 2**53)]
+Generation = Annotated[int, Meta(ge=0, le=2**53)]
+Number = Annotated[int, Meta(ge=0, le=2**53)]
 """Versions, epochs, runs: counters from 0. JSON parsers of every language represent them exactly, also after an increment."""
-Slots = Annotated[int, Within(0, 100_000)]
-Attempt = Annotated[int, Within(0, 2**31 - 1)]
-Offset = Annotated[int, Within(0, 2**63 - 2)]
-Quantity = Annotated[int, Within(-1, 2**63 - 2)]
+Slots = Annotated[int, Meta(ge=0, le=100_000)]
+Attempt = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Offset = Annotated[int, Meta(ge=0, le=2**63 - 2)]
+Quantity = Annotated[int, Meta(ge=-1, le=2**63 - 2)]
 """A number of records; -1 when unknown."""
-Millis = Annotated[int, Within(0, 253_402_300_799_999)]
+Millis = Annotated[int, Meta(ge=0, le=253_402_300_799_999)]
 """Epoch milliseconds up to the end of the year 9999, the last one that Python can format as a date."""
-Name = Annotated[str, Text(4_096)]
-Prose = Annotated[str, Text(8_000_000)]
-TaskName = Annotated[str, Text(21, re.compile("[0-9]{1,10}_[0-9]{1,10}"))]
-SlotName = Annotated[str, Text(6, re.compile("[0-9]+"))]
-PartitionName = Annotated[str, Text(10, re.compile("[0-9]+"))]
-PlaceName = Annotated[str, Text(249, re.compile(r"[A-Za-z0-9._-]+"))]
-HostName = Annotated[str, Text(255, re.compile(r"[A-Za-z0-9.:_-]+"))]
-TapRows = Annotated[int, Within(1, 1_000)]
-TapRate = Annotated[int, Within(1, 10_000)]
-OrderId = Annotated[str, Text(32, re.compile("[0-9a-f]{8,32}"))]
-TopicName = Annotated[str, Text(249, re.compile(r"[A-Za-z0-9._-]+"))]
+Name = Annotated[str, Meta(max_length=4_096)]
+Prose = Annotated[str, Meta(max_length=8_000_000)]
+TaskName = Annotated[str, Meta(max_length=21, pattern=r"^[0-9]{1,10}_[0-9]{1,10}\Z")]
+SlotName = Annotated[str, Meta(max_length=6, pattern=r"^[0-9]+\Z")]
+PartitionName = Annotated[str, Meta(max_length=10, pattern=r"^[0-9]+\Z")]
+PlaceName = Annotated[str, Meta(max_length=249, pattern=r"^[A-Za-z0-9._-]+\Z")]
+HostName = Annotated[str, Meta(max_length=255, pattern=r"^[A-Za-z0-9.:_-]+\Z")]
+TapRows = Annotated[int, Meta(ge=1, le=1_000)]
+TapRate = Annotated[int, Meta(ge=1, le=10_000)]
+OrderId = Annotated[str, Meta(max_length=32, pattern=r"^[0-9a-f]{8,32}\Z")]
+TopicName = Annotated[str, Meta(max_length=249, pattern=r"^[A-Za-z0-9._-]+\Z")]
 
 
 class _Single:
@@ -290,7 +275,7 @@ class ServerAddress:
     generation: Generation
     place: PlaceName
     host: HostName
-    port: Annotated[int, Within(0, 65_535)]
+    port: Annotated[int, Meta(ge=0, le=65_535)]
     tls: bool = False
     at_ms: Millis = 0
 
@@ -328,8 +313,8 @@ class RetryOrder:
     def read(cls, content: JsonMapping) -> RetryOrder | None:
         """Read the fields of an order; return None when they are invalid."""
         try:
-            return cast(RetryOrder, _read(cls, content, cls.__name__))
-        except ValueError:
+            return convert(content, cls)
+        except ValidationError:
             return None
 
 
@@ -367,8 +352,8 @@ class TapRequest:
     def read(cls, content: JsonMapping) -> TapRequest | None:
         """Read the fields of a request; return None when they are invalid."""
         try:
-            return cast(TapRequest, _read(cls, content, cls.__name__))
-        except ValueError:
+            return convert(content, cls)
+        except ValidationError:
             return None
 
 
@@ -428,63 +413,11 @@ def decode(key: bytes | None, value: bytes | None) -> tuple[str, JournalRecord |
         cls = family.get(str(plain.pop("kind", None)))
         if cls is None:
             raise ValueError("this kind of record does not belong to this key")
-        record: JournalRecord = _read(cls, plain, cls.__name__)
+        record: JournalRecord = convert(plain, cls)
         if record.key != name:
             raise ValueError(f"the record's own key is {record.key!r}")
         return name, record
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, ValidationError) as error:
         raise SerializationError(
             f"invalid journal record: {error}", hint="the record is ignored; check which client writes to the journal topic"
         ) from error
-
-
-_HINTS: dict[type[Any], dict[str, Any]] = {}
-
-
-def _read(hint: Any, plain: Any, where: str) -> Any:
-    """Return ``plain`` converted to the type ``hint``; raise ValueError when it has another type or is out of bounds."""
-    origin = get_origin(hint)
-    if origin is Annotated:
-        kind, bounds = get_args(hint)
-        value = _read(kind, plain, where)
-        if isinstance(bounds, Within):
-            fits = bounds.least <= value <= bounds.most
-        else:
-            fits = len(value) <= bounds.most and (bounds.pattern is None or bounds.pattern.fullmatch(value) is not None)
-        if fits:
-            return value
-        raise ValueError(f"{where} is out of bounds: {str(plain)[:60]!r}")
-    if hasattr(hint, "__dataclass_fields__"):
-        return _read_fields(hint, plain, where)
-    if origin is Literal:
-        if isinstance(plain, str) and plain in get_args(hint):
-            return plain
-    elif origin in (Union, types.UnionType):
-        inner = [option for option in get_args(hint) if option is not type(None)]
-        return None if plain is None else _read(inner[0], plain, where)
-    elif origin is tuple:
-        if isinstance(plain, list):
-            return tuple(_read(get_args(hint)[0], item, where) for item in plain)
-    elif origin is dict:
-        if isinstance(plain, dict):
-            key, content = get_args(hint)
-            return {_read(key, name, f"a key of {where}"): _read(content, item, f"{where}.{name[:60]}") for name, item in plain.items()}
-    elif hint is int:
-        if isinstance(plain, int) and not isinstance(plain, bool):
-            return plain
-    elif isinstance(plain, hint):
-        return plain
-    raise ValueError(f"{where} has an invalid value: {str(plain)[:60]!r}")
-
-
-def _read_fields(cls: type[Any], plain: object, where: str) -> Any:
-    if not isinstance(plain, dict):
-        raise ValueError(f"{where} must be a JSON object")
-    hints = _HINTS.get(cls) or _HINTS.setdefault(cls, get_type_hints(cls, include_extras=True))
-    given = {}
-    for item in fields(cls):
-        if item.name in plain:
-            given[item.name] = _read(hints[item.name], plain[item.name], f"{where}.{item.name}")
-        elif item.default is MISSING and item.default_factory is MISSING:
-            raise ValueError(f"{where} lacks {item.name}")
-    return cls(**given)

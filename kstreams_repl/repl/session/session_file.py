@@ -20,6 +20,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from msgspec import ValidationError, convert
+
 from kstreams_repl.engine import serdes
 from kstreams_repl.engine.config import KEYS, StreamsConfig
 from kstreams_repl.engine.topology.names import validate_name
@@ -346,7 +348,7 @@ class SessionFiles:
                 path=str(path),
                 application=application,
             ) from error
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, ValidationError) as error:
             raise _unreadable(path, application, error) from error
 
     def _check_owner(self, file: os.stat_result, path: Path, application: str) -> None:
@@ -397,17 +399,7 @@ def _saved(content: object, application: str) -> Saved:
         raise ValueError("not a session file of version 1")
     if content["application"] != application:
         raise ValueError(f"it belongs to the application {str(content['application'])[:80]!r}")
-    return Saved(application, tuple(_version(item) for item in content["versions"]))
-
-
-def _version(item: Any) -> SavedVersion:
-    texts = (item["text"], item["description"])
-    numbers = (item["number"], item["at_ms"])
-    lists = (item["missing"], item["unsaved"], item.get("migrated", []))
-    sound = all(isinstance(text, str) for text in texts) and all(isinstance(n, int) for n in numbers)
-    if not sound or not all(isinstance(names, list) and all(isinstance(name, str) for name in names) for names in lists):
-        raise ValueError("a version has a field of the wrong type")
-    return SavedVersion(numbers[0], numbers[1], texts[0], texts[1], tuple(lists[0]), tuple(lists[1]), tuple(lists[2]))
+    return Saved(application, convert(content["versions"], tuple[SavedVersion, ...]))
 
 
 def _is_plain(value: object) -> bool:
