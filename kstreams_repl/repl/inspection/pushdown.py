@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from kstreams_repl.engine.operators.batches.sql_syntax import parts
 from kstreams_repl.system.types import JsonMapping
 
 TOPIC_COLUMNS = frozenset({"key", "value", "partition", "offset", "timestamp", "headers", "window_start", "window_end"})
@@ -65,7 +66,7 @@ UNBOUNDED = Bounds()
 def columns_needed(parsed: JsonMapping) -> frozenset[str] | None:
     """Return the topic columns that a parsed query can use; None: all. Any other name is a field of ``value``."""
     qualifiers: set[str] = set()
-    for node in _nodes(parsed):
+    for node in parts(parsed):
         if any(str(node.get(part)) in _WHOLE_ROWS for part in ("type", "class", "ref_type")) or node.get("column_name_alias"):
             return None
         if node.get("type") == "BASE_TABLE":
@@ -73,14 +74,14 @@ def columns_needed(parsed: JsonMapping) -> frozenset[str] | None:
         elif node.get("alias") and "from_table" not in node and "class" not in node:
             qualifiers.add(str(node["alias"]).lower())
     needed: set[str] = set()
-    for node in _nodes(parsed):
+    for node in parts(parsed):
         for names in _references(node):
-            parts = [name.lower() for name in names]
-            while parts and parts[0] in qualifiers:
-                parts.pop(0)
-            if not parts:  # a reference to the row itself
+            path = [name.lower() for name in names]
+            while path and path[0] in qualifiers:
+                path.pop(0)
+            if not path:  # a reference to the row itself
                 return None
-            needed.add(parts[0] if parts[0] in TOPIC_COLUMNS else "value")
+            needed.add(path[0] if path[0] in TOPIC_COLUMNS else "value")
     return frozenset(needed)
 
 
@@ -91,9 +92,9 @@ def bounds_of(parsed: JsonMapping, schema: str, name: str, milliseconds: Evaluat
     or ``key`` with constants. Bounds of ``timestamp`` are in epoch milliseconds, those of ``key`` are integers or strings.
     """
     wanted = (schema.lower(), name.lower())
-    if sum(node.get("type") == "BASE_TABLE" and _table(node) == wanted for node in _nodes(parsed)) != 1:
+    if sum(node.get("type") == "BASE_TABLE" and _table(node) == wanted for node in parts(parsed)) != 1:
         return {}
-    for select in _nodes(parsed):
+    for select in parts(parsed):
         if select.get("type") != "SELECT_NODE" or select.get("sample"):
             continue
         tables = list(_joined(select.get("from_table") or {}))
@@ -189,14 +190,14 @@ def _is_moment(node: JsonMapping) -> bool:
         return node.get("class") == "CONSTANT"
     inner = [argument["expression"] for argument in node.get("arguments") or ()]
     if node["function_name"] in _MADE:
-        return all(part["class"] in ("CONSTANT", "CAST", "TYPE") for part in _nodes(inner) if "class" in part)
+        return all(part["class"] in ("CONSTANT", "CAST", "TYPE") for part in parts(inner) if "class" in part)
     if len(inner) != 2:
         return node["function_name"] in _NOW and not inner
     first, second = inner
     if node["function_name"] == "date_trunc":
         return first.get("class") == "CONSTANT" and _is_moment(second)
     return node["function_name"] in ("+", "-") and _is_moment(first) and all(
-        part["class"] in ("CONSTANT", "CAST", "TYPE") or part.get("function_name") in _SPANS for part in _nodes(second) if "class" in part
+        part["class"] in ("CONSTANT", "CAST", "TYPE") or part.get("function_name") in _SPANS for part in parts(second) if "class" in part
     )
 
 
@@ -219,9 +220,9 @@ def rows_needed(parsed: JsonMapping) -> tuple[int, int] | None:
     modifiers = node.get("modifiers") or []
     if len(modifiers) != 1 or modifiers[0].get("type") != "LIMIT_MODIFIER":
         return None
-    if any("class" in inner and not _row_by_row(inner) for inner in _nodes(node.get("select_list"))):
+    if any("class" in inner and not _row_by_row(inner) for inner in parts(node.get("select_list"))):
         return None
-    if any("class" in inner and not _row_by_row(inner, function=True) for inner in _nodes(node.get("where_clause"))):
+    if any("class" in inner and not _row_by_row(inner, function=True) for inner in parts(node.get("where_clause"))):
         return None
     if modifiers[0].get("limit_type", "ROW_COUNT") != "ROW_COUNT" or not modifiers[0].get("limit"):
         return None
@@ -253,14 +254,3 @@ def _constant(node: Any) -> int | None:
         value = (node.get("value") or {}).get("value") if node.get("class") == "CONSTANT" else None
         return value if isinstance(value, int) and not isinstance(value, bool) else None
     return int(text) if text.isdigit() else None
-
-
-def _nodes(tree: object) -> Iterator[JsonMapping]:
-    pending = [tree]
-    while pending:
-        here = pending.pop()
-        if isinstance(here, list):
-            pending += here
-        elif isinstance(here, dict):
-            yield here
-            pending += here.values()

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import duckdb
 import pyarrow as pa
 
+from kstreams_repl.engine.operators.batches.sql_syntax import expression_text, parts
 from kstreams_repl.pictures.columns import TableData
 from kstreams_repl.repl.inspection.interruptible_query import interruptible
 from kstreams_repl.repl.inspection.json_values import JsonColumn, read_json
@@ -185,11 +186,9 @@ def _tables(
 
 def _milliseconds(database: duckdb.DuckDBPyConnection, moment: JsonMapping) -> int | None:
     """Return the value of a constant expression in epoch milliseconds, rounded down; None if it is not a time."""
-    one = json.loads(database.execute("SELECT json_serialize_sql('SELECT 1')").fetchall()[0][0])
-    one["statements"][0]["node"]["select_list"] = [moment]
     try:
-        text = database.execute("SELECT json_deserialize_sql(?)", [json.dumps(one)]).fetchall()[0][0]
-        kind, value = database.execute(f"SELECT typeof(x), epoch_ms(x::TIMESTAMP) FROM ({text}) AS moment(x)").fetchall()[0]
+        text = expression_text(database, {**moment})
+        kind, value = database.execute(f"SELECT typeof(x), epoch_ms(x::TIMESTAMP) FROM (SELECT {text}) AS moment(x)").fetchall()[0]
     except duckdb.Error:
         return None
     if value is None or not (kind == "DATE" or kind.startswith("TIMESTAMP") or (kind == "VARCHAR" and moment.get("class") == "CONSTANT")):
@@ -246,17 +245,11 @@ def table_names(parsed: JsonMapping) -> list[tuple[str, str, bool]]:
     """Return (schema or "", name, is also the name of a WITH clause) of each table in a parsed query."""
     tables: dict[tuple[str, str], None] = {}
     ctes: set[str] = set()
-    pending: list[Any] = [parsed]
-    while pending:
-        here = pending.pop()
-        if isinstance(here, list):
-            pending += here
-        elif isinstance(here, dict):
-            if here.get("type") == "BASE_TABLE" and here.get("table_name"):
-                tables[here.get("schema_name") or "", here["table_name"]] = None
-            for entry in (here.get("cte_map") or {}).get("map", ()) if isinstance(here.get("cte_map"), dict) else ():
-                ctes.add(str(entry.get("key", "")).lower())
-            pending += here.values()
+    for here in parts(parsed):
+        if here.get("type") == "BASE_TABLE" and here.get("table_name"):
+            tables[here.get("schema_name") or "", here["table_name"]] = None
+        for entry in (here.get("cte_map") or {}).get("map", ()) if isinstance(here.get("cte_map"), dict) else ():
+            ctes.add(str(entry.get("key", "")).lower())
     return [(schema, name, not schema and name.lower() in ctes) for schema, name in tables]
 
 

@@ -110,9 +110,11 @@ def _tree(database: Any, query: str) -> JsonObject:
 
 def parts(tree: object) -> Iterator[JsonObject]:
     """Yield every node below one, itself included."""
-    if isinstance(tree, dict):
-        yield tree
-        tree = list(tree.values())
-    if isinstance(tree, list):
-        for part in tree:
-            yield from parts(part)
+    pending = [tree]
+    while pending:
+        here = pending.pop()
+        if isinstance(here, list):
+            pending += here
+        elif isinstance(here, dict):
+            yield here
+            pending += here.values()
