@@ -240,18 +240,17 @@ class TopoMagics(Magics):
         given = arguments(self.topo_remove, line)
         return self._workspace.session.cleanup(given.name, dry_run=given.dry_run)
 
+    def _applications(self, name: str | None) -> list[Application]:
+        """Return the application of that name; None: all of the session, if there is one."""
+        if name is not None:
+            return [self._workspace.application(name)]
+        session = self._workspace.current
+        return [] if session is None else list(session.applications.values())
+
     def _each(self, given: Any, action: str, reached: str) -> None:
         if given.all == (given.name is not None):
             raise UsageError(f"%topo_{action} expects either an application's name or --all")
-        session = self._workspace.current
-        apps = (
-            [self._workspace.application(given.name)]
-            if given.name
-            else []
-            if session is None
-            else list(session.applications.values())
-        )
-        for app in apps:
+        for app in self._applications(given.name):
             before = app.status
             started = time.monotonic()
             getattr(app, action)()
@@ -362,14 +361,7 @@ class TopoMagics(Magics):
     def topo_stores(self, line: str) -> Table:
         """`app.stores` of every application: kind and rows."""
         given = arguments(self.topo_stores, line)
-        session = self._workspace.current
-        apps = (
-            [self._workspace.application(given.name)]
-            if given.name
-            else []
-            if session is None
-            else list(session.applications.values())
-        )
+        apps = self._applications(given.name)
         rows = [(app.name, store.name, store.kind, store.count()) for app in apps for store in app.stores.values()]
         return Table.of(
             ("application", "store", "kind", "rows"), rows, note="" if rows else "no stores: no deployed topology is stateful"

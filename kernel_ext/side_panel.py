@@ -13,7 +13,8 @@ action, and the record at which that application failed.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -95,19 +96,17 @@ class SidePanel:
 
     def _schema(self, comm: Any, name: str) -> None:
         """Send a topic's columns, as texts."""
-        try:
+        with _errors_sent(comm, "schema", name):
             session = self._workspace.current
             if session is None or not session.started:
                 raise IllegalStateError("the session has not started yet")
             found = session.schema(name)
             columns = [[one_line(cell, limit=200) for cell in row] for row in found.rows]
             comm.send({"schema": {"name": one_line(name), "columns": columns, "note": one_line(found.note)}})
-        except Exception as error:  # shown in the list of topics
-            comm.send({"error": {"do": "schema", "name": one_line(name), "message": clean_text(error, limit=2000)}})
 
     def _failure(self, comm: Any, action: str, name: str, at: str) -> None:
         """Show or skip the record at which an application failed. The error output may be older than the application's state."""
-        try:
+        with _errors_sent(comm, action, name):
             app = self._application(name)
             _refuse_unless_failed_at(app, at)
             if action == "skip":
@@ -115,11 +114,9 @@ class SidePanel:
                 comm.send({"done": {"do": action, "name": one_line(name)}})
                 return
             comm.send({"record": {"name": one_line(name), "columns": _record_at_failure(app)}})
-        except Exception as error:  # shown next to the button
-            comm.send({"error": {"do": action, "name": one_line(name), "message": clean_text(error, limit=2000)}})
 
     def _control(self, comm: Any, action: str, name: str, confirm: bool, send_state: Callable[[], None]) -> None:
-        try:
+        with _errors_sent(comm, action, name):
             if action == "attach":
                 self._session().attach(name)
             elif action == "remove":
@@ -130,8 +127,6 @@ class SidePanel:
             else:
                 getattr(self._application(name), action)()
             comm.send({"done": {"do": action, "name": one_line(name)}})
-        except Exception as error:  # shown next to the button
-            comm.send({"error": {"do": action, "name": one_line(name), "message": clean_text(error, limit=2000)}})
         send_state()
 
     def _session(self) -> Session:
@@ -168,6 +163,15 @@ class SidePanel:
     def _send_first_state(self, comm: Any, live: LivePicture) -> None:
         comm.send({"set": live.state})
         live.refresh()
+
+
+@contextmanager
+def _errors_sent(comm: Any, action: str, name: str) -> Iterator[None]:
+    """Send what the block raises to the panel, which shows it next to the button or in the list of topics."""
+    try:
+        yield
+    except Exception as error:  # of the user's code, the broker or Spark: this thread has no other place to report it
+        comm.send({"error": {"do": action, "name": one_line(name), "message": clean_text(error, limit=2000)}})
 
 
 def state_of(session: Session | None, left: Collection[LeftApplication] = ()) -> JsonObject:

@@ -392,6 +392,19 @@ class SupervisedJvm:
         os.read(ready_read, 1)  # end-of-file: the record is written, or the supervisor has ended
         os.close(ready_read)
 
+    @classmethod
+    def start(cls, directory: BrokerDirectory, command: list[str], *, port: int = 0, remove: bool) -> SupervisedJvm:
+        """Start another server than the broker, in a directory that it locks.
+
+        Args:
+            remove: remove the directory when the server has ended.
+        """
+        lock = directory.acquire()
+        try:
+            return cls(directory, BrokerRecord(port, 0, owner_pid=os.getpid()), command, lock, remove=remove, detach=False)
+        finally:
+            os.close(lock)
+
     def _leave(self) -> None:
         """Close the pipe's copy in a forked child, which must neither stop the JVM nor keep it running when the owner has ended."""
         if self._finalizer.detach() is not None:

@@ -112,37 +112,16 @@ class BrokerDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path.expanduser().resolve()
+        self.lock_path = self.path / "broker.lock"
+        self.record_path = self.path / "broker.json"
+        self.log_path = self.path / "broker.log"
+        self.jvm_output_path = self.path / "jvm.out"
+        self.properties_path = self.path / "server.properties"
+        self.logging_path = self.path / "log4j2.properties"
+        self.data_path = self.path / "data"
 
     def __repr__(self) -> str:
         return f"BrokerDirectory({str(self.path)!r})"
-
-    @property
-    def lock_path(self) -> Path:
-        return self.path / "broker.lock"
-
-    @property
-    def record_path(self) -> Path:
-        return self.path / "broker.json"
-
-    @property
-    def log_path(self) -> Path:
-        return self.path / "broker.log"
-
-    @property
-    def jvm_output_path(self) -> Path:
-        return self.path / "jvm.out"
-
-    @property
-    def properties_path(self) -> Path:
-        return self.path / "server.properties"
-
-    @property
-    def logging_path(self) -> Path:
-        return self.path / "log4j2.properties"
-
-    @property
-    def data_path(self) -> Path:
-        return self.path / "data"
 
     def create(self) -> None:
         """Create the directory, readable by its owner only, and check that the disk has enough free space.

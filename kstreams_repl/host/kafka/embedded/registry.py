@@ -18,7 +18,7 @@ from types import TracebackType
 
 from kstreams_repl.host.kafka.embedded.broker import PORT_TRIES, SupervisedJvm, free_port
 from kstreams_repl.host.kafka.embedded.jars import LockedJar, Progress, cache_directory, ensure_jars
-from kstreams_repl.host.kafka.embedded.layout import BrokerDirectory, BrokerRecord
+from kstreams_repl.host.kafka.embedded.layout import BrokerDirectory
 from kstreams_repl.system.errors import EmbeddedBrokerError
 from kstreams_repl.system.java import find_java
 
@@ -111,12 +111,7 @@ class EmbeddedRegistry:
             **self._properties,
         }
         command = [*java, *(f"-D{name}={value}" for name, value in settings.items()), "-jar", str(application)]
-        lock = directory.acquire()
-        try:
-            record, remove = BrokerRecord(port, 0, owner_pid=os.getpid()), self._wanted_directory is None
-            self._process = SupervisedJvm(directory, record, command, lock, remove=remove, detach=False)
-        finally:
-            os.close(lock)
+        self._process = SupervisedJvm.start(directory, command, port=port, remove=self._wanted_directory is None)
         deadline = time.monotonic() + START_SECONDS
         while not (directory.is_locked() and _answers(port)):
             if not directory.is_locked() or time.monotonic() > deadline:

@@ -18,7 +18,7 @@ from types import TracebackType
 import psutil
 
 from kstreams_repl.host.kafka.embedded.broker import SupervisedJvm
-from kstreams_repl.host.kafka.embedded.layout import BrokerDirectory, BrokerRecord
+from kstreams_repl.host.kafka.embedded.layout import BrokerDirectory
 from kstreams_repl.host.spark.slots.worker_pools import python_path
 from kstreams_repl.system.errors import DeployError, IllegalStateError
 from kstreams_repl.system.extras import extras
@@ -169,12 +169,8 @@ class StandaloneCluster:
         command += [f"{_DEPLOY}.{main}", "--host", "127.0.0.1", "--webui-port", "0", *arguments]
         directory = BrokerDirectory(self._directory if name == "master" else self._directory / name)
         directory.create()
-        lock = directory.acquire()
-        try:
-            record, remove = BrokerRecord(0, 0, owner_pid=os.getpid()), self._wanted_directory is None and name == "master"
-            self._daemons.append(SupervisedJvm(directory, record, command, lock, remove=remove, detach=False))
-        finally:
-            os.close(lock)
+        remove = self._wanted_directory is None and name == "master"
+        self._daemons.append(SupervisedJvm.start(directory, command, remove=remove))
         return directory
 
 
