@@ -24,7 +24,12 @@ _HALVES = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _UNREADABLE = "\ufffd".encode()
 
 
-def _number(name: str, layout: struct.Struct, kind: type, text: str) -> Serde:
+def _number(name: str, layout: struct.Struct, text: str, *, kind: type | None = None) -> Serde:
+    """Return the serde of a number.
+
+    Args:
+        kind: the type whose values are read back as they were written; None: there is none.
+    """
     pack, unpack, size = layout.pack, layout.unpack, layout.size
 
     def serialize(value: object) -> bytes | None:
@@ -36,6 +41,8 @@ def _number(name: str, layout: struct.Struct, kind: type, text: str) -> Serde:
             if isinstance(value, int):
                 raise wrong_type(name, value, f"{text}; {value} is out of its range") from None
             raise wrong_type(name, value, text) from None
+        except OverflowError:
+            raise wrong_type(name, value, f"{text}; {value} is out of its range") from None
 
     def deserialize(data: bytes | None) -> Any:
         try:
@@ -49,6 +56,8 @@ def _number(name: str, layout: struct.Struct, kind: type, text: str) -> Serde:
         return size
 
     # struct.pack(">q", None) raises struct.error, so checking for None costs nothing for other values.
+    if kind is None:
+        return Serde(serialize, deserialize, name=name, none_safe=True)  # type: ignore[arg-type]
     return Serde(
         serialize,  # type: ignore[arg-type]
         deserialize,
@@ -110,26 +119,6 @@ def _canonical_text(data: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _serialize_float(value: object) -> bytes | None:
-    try:
-        return _FLOAT.pack(value)
-    except struct.error:
-        if value is None:
-            return None
-        raise wrong_type("float32", value, "a float, 4 bytes big-endian") from None
-    except OverflowError:
-        raise wrong_type("float32", value, f"a float of 32 bits; {value} is out of its range") from None
-
-
-def _deserialize_float(data: bytes | None) -> float | None:
-    try:
-        return _FLOAT.unpack(data)[0]  # type: ignore[arg-type, no-any-return]
-    except (struct.error, TypeError):
-        if data is None:
-            return None
-        raise wrong_bytes("float32", data, "exactly 4 bytes") from None
 
 
 def _serialize_boolean(value: object) -> bytes | None:
@@ -203,11 +192,11 @@ STRING = Serde(
     deserialize_many=_deserialize_strings,
     ascii_safe=True,
 )
-LONG = _number("long", _LONG, int, "an int of 64 bits, 8 bytes big-endian")
-INTEGER = _number("integer", _INTEGER, int, "an int of 32 bits, 4 bytes big-endian")
-DOUBLE = _number("double", _DOUBLE, float, "a float, 8 bytes big-endian")
-SHORT = _number("short", _SHORT, int, "an int of 16 bits, 2 bytes big-endian")
-FLOAT32 = Serde(_serialize_float, _deserialize_float, name="float32", none_safe=True)  # type: ignore[arg-type]
+LONG = _number("long", _LONG, "an int of 64 bits, 8 bytes big-endian", kind=int)
+INTEGER = _number("integer", _INTEGER, "an int of 32 bits, 4 bytes big-endian", kind=int)
+DOUBLE = _number("double", _DOUBLE, "a float, 8 bytes big-endian", kind=float)
+SHORT = _number("short", _SHORT, "an int of 16 bits, 2 bytes big-endian", kind=int)
+FLOAT32 = _number("float32", _FLOAT, "a float of 32 bits, 4 bytes big-endian")
 BOOLEAN = Serde(
     _serialize_boolean,  # type: ignore[arg-type]
     _deserialize_boolean,
