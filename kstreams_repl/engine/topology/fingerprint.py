@@ -234,7 +234,7 @@ def _content_hash(value: Collection[object]) -> bytes | None:
     pickler.fast = True  # no memo, so identity of the items does not matter
     try:
         pickler.dump(plain)
-    except Exception:
+    except Exception:  # of a user's class: its items are then visited as those of a small collection
         return None
     return digest.digest()
 

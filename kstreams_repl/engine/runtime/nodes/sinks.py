@@ -276,6 +276,6 @@ _FITTING = {str: "string", int: "long", float: "double", bytes: "bytes"}
 def _fails(serde: Any, item: object) -> bool:
     try:
         serde.serialize(item)
-    except Exception:
+    except Exception:  # a serde of the user's may raise anything
         return True
     return False

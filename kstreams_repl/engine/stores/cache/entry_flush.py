@@ -176,7 +176,7 @@ class EntryFlush:
             values = [
                 value if type(value) is not Frozen else None if value.data is None else thaw(value.data) for value in values
             ]
-        except Exception:
+        except Exception:  # of a user's serde: one by one the value is found, and its record named
             return False
         context = self._context
         with context.replace(context.snapshot()):

@@ -103,7 +103,7 @@ def _cannot_be_sent(parts: list[Any], modules: Mapping[str, ModuleType], cause: 
     def sends(item: object) -> bool:
         try:
             _pickled(item, modules)
-        except Exception:
+        except Exception:  # cloudpickle raises what the user's objects raise
             return False
         return True
 

@@ -133,6 +133,6 @@ class Listeners:
             return None
         try:
             return listener(*about)
-        except Exception:
+        except Exception:  # of the user's function, which must not end the thread that calls it
             _LOG.warning("a listener of %s raised", self._application.name, exc_info=True)
             return None
