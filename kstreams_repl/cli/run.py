@@ -36,6 +36,7 @@ from kstreams_repl.system.errors import (
     UnknownTopicError,
     did_you_mean,
 )
+from kstreams_repl.system.files import replacing
 from kstreams_repl.system.log_context import write_to_stderr
 from kstreams_repl.system.types import JsonMapping
 
@@ -307,7 +308,5 @@ def _write(report: str | Path | None, content: Callable[[], JsonMapping]) -> Non
     """Write the report in one step: a reader finds the former one or all of this one."""
     if report is None:
         return
-    path = Path(report)
-    draft = path.with_name(f".{path.name}.draft")
-    draft.write_text(json.dumps(content(), indent=1) + "\n", encoding="utf-8")
-    draft.replace(path)
+    with replacing(Path(report)) as file:
+        file.write(f"{json.dumps(content(), indent=1)}\n".encode())

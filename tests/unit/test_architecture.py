@@ -7,6 +7,9 @@ import functools
 import re
 import subprocess
 import sys
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,6 +92,103 @@ def cycles() -> list[set[str]]:
 
 def test_no_modules_import_each_other() -> None:
     assert [sorted(group) for group in cycles()] == []
+
+
+@functools.cache
+def trees() -> dict[str, ast.Module]:
+    """The modules that are installed, by path."""
+    paths = (path for package in ("kstreams_repl", "kernel_ext") for path in sorted((ROOT / package).rglob("*.py")))
+    return {str(path.relative_to(ROOT)): ast.parse(path.read_text(encoding="utf-8")) for path in paths}
+
+
+NAMED_ABOVE = {
+    ("kstreams_repl/host/spark/query_server_process.py", "kstreams_repl.repl.session.query_server"):
+        "a process of its own, in which the server answers SQL over stores, too",
+    ("kstreams_repl/__init__.py", "kernel_ext"): "the hooks of %load_ext",
+}  # fmt: skip
+LOGGERS = ("getLogger", "LOGGERS")
+"""What takes names of loggers, which are not modules."""
+
+
+def test_no_text_names_a_module_of_a_higher_floor() -> None:
+    """A module that is imported or started by its name is an import, too; the contracts do not see it."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
+    layers = next(contract["layers"] for contract in contracts if contract["id"] == "floors")
+    floor = {name: number for number, layer in enumerate(layers) for name in re.findall(r"\w+", layer)}
+    found = set()
+    for path, tree in trees().items():
+        own = floor.get(Path(path).with_suffix("").parts[1], -1)
+        for text, imported in _texts(tree):
+            parts = text.split(".")
+            ours = len(parts) > 1 and re.fullmatch(r"kstreams_repl(\.\w+)+", text) and any(ROOT.glob(f"{text.replace('.', '/')}*"))
+            if floor.get(parts[1], -1) < own if ours else imported:
+                found.add((path, text))
+    assert found == set(NAMED_ABOVE)
+
+
+def _texts(tree: ast.Module) -> Iterator[tuple[str, bool]]:
+    """Yield the texts of a module, and whether they name what is imported."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    assigned = [node for node in ast.walk(tree) if isinstance(node, ast.Assign)]
+    loggers = {id(one) for node in (*calls, *assigned) if _called(node) in LOGGERS for one in ast.walk(node)}
+    importing = {id(call.args[0]) for call in calls if _called(call) in ("import_module", "__import__")}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in loggers:
+            yield node.value, id(node) in importing
+
+
+def _called(node: ast.AST) -> str:
+    """Return the name of the function of a call, or of the variable of an assignment, without what is before a dot."""
+    named = node.func if isinstance(node, ast.Call) else node.targets[0] if isinstance(node, ast.Assign) else node
+    return named.attr if isinstance(named, ast.Attribute) else named.id if isinstance(named, ast.Name) else ""
+
+
+OWN_FILES = {
+    "kstreams_repl/system/files.py": "the one writer, the one lock",
+    "kstreams_repl/cli/bootstrap.py": "runs before the package is installed",
+    "kstreams_repl/host/kafka/embedded/supervisor.py": "runs as a script, without the package",
+    "kstreams_repl/host/instance/state/state_cleanup.py": "asks for LMDB's own lock; moves a directory away",
+    **dict.fromkeys(
+        (
+            "kstreams_repl/demo/data.py", "kstreams_repl/demo/flights.py", "kstreams_repl/host/instance/state/snapshots.py",
+            "kstreams_repl/host/kafka/embedded/jars.py", "kstreams_repl/host/kafka/embedded/registry.py", "kstreams_repl/system/java.py",
+            "kstreams_repl/repl/session/application/savepoints/savepoint_writer.py",
+        ),
+        "a directory, or a file that a download or another program writes",
+    ),
+    "kstreams_repl/host/instance/control/control_files.py": "a file of two names, written without an allocation on a full disk",
+}  # fmt: skip
+
+
+def test_files_are_replaced_and_locked_in_one_place() -> None:
+    """By `system.files`, which knows modes, links and dead processes."""
+    found = set()
+    for path, tree in trees().items():
+        for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+            owner = call.func.value if isinstance(call.func, ast.Attribute) else call.func
+            moves = _called(call) in ("rename", "replace") and (_called(owner) == "os" or len(call.args) == 1)
+            if moves and not call.keywords and _called(owner) not in ("record", "context") or _called(call) in ("flock", "lockf"):
+                found.add(path)
+    assert found == set(OWN_FILES), "use replacing, write_atomically or locked of kstreams_repl/system/files.py"
+
+
+ONLY_USERS_CALL = {"TopologyDiff.code_only", "RowIterator.peek_next_key", "StandaloneCluster.add_worker", "LazyGroup.format_commands"}
+"""Methods that no page names; the last is click's."""
+
+
+def test_nothing_is_defined_that_nothing_names() -> None:
+    """A function, class or method whose name occurs nowhere else in the packages, the workshop, the documentation or the notebooks."""
+    folders = ("kstreams_repl", "kernel_ext", "workshop", "docs", "notebooks")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*.*") if path.suffix in (".py", ".pyi", ".md", ".ipynb", ".js")]
+    words = Counter(word for path in [*files, ROOT / "kstreams"] for word in re.findall(r"\w+", path.read_text(encoding="utf-8")))
+    unused = set()
+    for tree in trees().values():
+        kinds = [(f"{node.name}.", node.body) for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+        for owner, body in [("", tree.body), *kinds]:
+            for node in body:
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and words[node.name] < 2:
+                    unused |= set() if re.match("__|visit_", node.name) else {owner + node.name}
+    assert unused == ONLY_USERS_CALL
 
 
 OF_OTHERS = {"_exit", "_fields", "_getframe", "_replace", "_repr_mimebundle_"}
