@@ -10,6 +10,7 @@ import pytest
 
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.host.instance.polling.commit_timing import CommitTiming
+from kstreams_repl.host.instance.polling.committer import Committer
 
 
 def timing_of(*, requested: bool = False, touched: bool = True, **config: Any) -> tuple[CommitTiming, Any]:
@@ -50,3 +51,17 @@ def test_offsets_that_grow_old_are_committed_again() -> None:
     committer.refresh_at = 10.5
     assert not timing.is_due(10.05) and not committer.touched
     assert timing.is_due(10.6) and committer.touched
+
+
+def test_postponed_commits_of_a_task_at_rest_are_written_and_not_those_of_one_with_activity_since() -> None:
+    """The stores of one with activity hold rows of the open commit, which may be aborted."""
+    written: list[str] = []
+
+    def task_of(name: str, *, touched: bool) -> Any:
+        return SimpleNamespace(settled=False, touched=touched, on_disk=False, wait=True, settle=lambda positions: written.append(name))
+
+    tasks = [task_of("at rest", touched=False), task_of("active", touched=True)]
+    clients: Any = SimpleNamespace(transactions=object())
+    none: Any = None
+    Committer(tasks, clients, none, none, StreamsConfig({"application.id": "app"})).settle()
+    assert written == ["at rest"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 from confluent_kafka import Message
@@ -24,3 +25,15 @@ def test_a_record_that_the_broker_had_already_leaves_the_position_where_it_was()
     collector._delivered(None, Message(topic="log", partition=0, offset=-1001))
     assert Message(topic="log", partition=1, offset=-1001).offset() is None
     assert collector.take_positions() == {TopicPartition("log", 1): 42}
+
+
+def test_a_record_is_sent_with_its_key_time_and_headers_alone_and_in_columns() -> None:
+    sent: list[tuple[Any, ...]] = []
+    producer: Any = SimpleNamespace(produce=lambda *arguments: sent.append(arguments))
+    send, send_many = KafkaRecordCollector(producer, count=lambda topic: 2, rejected=RejectedRecords()).senders("out")
+    headers = [("from", b"1")]
+    send(b"k", b"v", 5, headers, 1)
+    send(b"k", None, 0, [])
+    send_many([b"k"], [b"v"], [5], [headers], [1])
+    whole = ("out", b"v", b"k", 1, None, None, 5, headers)
+    assert sent == [whole, ("out", None, b"k", -1, None, None, 1), whole]

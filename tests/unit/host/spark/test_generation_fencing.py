@@ -52,6 +52,7 @@ class World:
         self.fenced: list[int] = []
         self.writes = 0
         self.away = False
+        self.signalled = 0
 
     def committed_offsets(
         self, name: str, partitions: list[TopicPartition] | None = None, *, stable: bool = True
@@ -88,7 +89,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 @pytest.fixture
 def opened(world: World) -> Callable[[], Generations]:
     lease = SimpleNamespace(
-        generation=lambda: 0,
+        generation=lambda: world.signalled,
         signal=lambda generation, signal: None,
         reports=lambda generation: world.told,
         executors=dict,
@@ -96,6 +97,13 @@ def opened(world: World) -> Callable[[], Generations]:
         close=lambda: None,
     )
     return lambda: Generations(world.settings, world, "app", lease)  # type: ignore[arg-type]
+
+
+def test_a_generation_that_was_signalled_but_is_not_in_the_journal_is_not_used_again(
+    world: World, opened: Callable[[], Generations]
+) -> None:
+    world.signalled = 7
+    assert opened().next() == 8
 
 
 def plan(generation: int) -> ApplicationPlan:
