@@ -145,7 +145,6 @@ def _called(node: ast.AST) -> str:
 
 OWN_FILES = {
     "kstreams_repl/system/files.py": "the one writer, the one lock",
-    "kstreams_repl/cli/bootstrap.py": "runs before the package is installed",
     "kstreams_repl/host/kafka/embedded/supervisor.py": "runs as a script, without the package",
     "kstreams_repl/host/instance/state/state_cleanup.py": "asks for LMDB's own lock; moves a directory away",
     **dict.fromkeys(
