@@ -97,17 +97,17 @@ class Stage:
 
         self.as_actor(live)
 
-    def in_doubt(self, work: Callable[[], None], *, seconds: float) -> None:
-        """Somebody else's transaction that is open now and commits in a while."""
+    def in_doubt(self, work: Callable[[], None], *, seconds: float, end: str = "committed") -> None:
+        """Somebody else's transaction that is open now and commits, or is aborted, in a while."""
         self.broker.init("somebody", 60.0)
         work()
-        self.world.after(seconds, lambda: self.broker.end("somebody", 0, "committed"))
+        self.world.after(seconds, lambda: self.broker.end("somebody", 0, end))
 
-    def hold(self, seconds: float) -> None:
+    def hold(self, seconds: float, *, end: str = "committed") -> None:
         """The second task's changelog gets a record that nobody may read yet."""
         row = (b"g9", (1).to_bytes(8, "big"), 1, None)
         self.known(TOTALLING)
-        self.in_doubt(lambda: self.broker.produce("somebody", 0, (TOTALS_LOG, 0), [row]), seconds=seconds)
+        self.in_doubt(lambda: self.broker.produce("somebody", 0, (TOTALS_LOG, 0), [row]), seconds=seconds, end=end)
 
     def known(self, task: TaskId) -> None:
         """The group has offsets of the task's inputs: what its changelogs hold has a past."""

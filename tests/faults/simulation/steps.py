@@ -392,11 +392,13 @@ def a_restore_that_rested_goes_on() -> None:
 
 
 def readers_learn_of_an_admitted_task_with_the_next_commit() -> None:
-    """Nothing comes any more: what the instance notes beside its stores must name the task all the same."""
+    """Nothing comes any more: what the instance notes beside its stores must name the task all the same, though its rows are those of its
+    last commit.
+    """
     with stage() as made:
         made.write(0, 1, 2)
         made.lived()
-        made.hold(3.0)
+        made.hold(3.0, end="aborted")
 
         def live() -> None:
             instance = made.open(2, beside=True)
