@@ -66,8 +66,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With ``-n 2``: see `tests.two_processes`."""
-    from tests.two_processes import ByFile
+    """With ``-n``: see `tests.by_file`."""
+    from tests.by_file import ByFile
 
     return ByFile(config, log)
 

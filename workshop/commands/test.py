@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -46,9 +48,9 @@ def run_check(name: str, root: Path) -> bool:
     return status == 0
 
 
-TWO_PROCESSES = ["-n", "2"]
-"""One process runs the folders that start a broker, Spark or a browser, the other runs everything else first
-(`tests/two_processes.py`)."""
+PROCESSES = ["-n", "3"]
+"""For two cores, as the tests wait often. One process runs the folders that start a broker, Spark or a browser, the others run everything
+else first (`tests/by_file.py`)."""
 
 
 FILES_OF_ONE_PROCESS = 20
@@ -58,8 +60,25 @@ def pytest_command(everything: bool, arguments: tuple[str, ...], chosen: Sequenc
     """Return pytest's command line; the project's configuration excludes the marker ``slow``, and an empty expression includes
     it."""
     many = not arguments and (not chosen or len(chosen) > FILES_OF_ONE_PROCESS)
-    spread = TWO_PROCESSES if many and importlib.util.find_spec("xdist") is not None else []
+    spread = PROCESSES if many and importlib.util.find_spec("xdist") is not None else []
     return [sys.executable, "-P", "-m", "pytest", *spread, *(["-m", ""] if everything else []), *arguments, *chosen]
+
+
+@contextmanager
+def collected_ahead(root: Path, *, needed: bool) -> Iterator[None]:
+    """Collect the tests on another core during this block, for the compiled files that leaves: each process would compile all of them."""
+    if not needed:
+        yield
+        return
+    command = [sys.executable, "-P", "-m", "pytest", "--collect-only", "-q", "tests"]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    nowhere = subprocess.DEVNULL
+    with subprocess.Popen(command, cwd=root, env=environment, stdin=nowhere, stdout=nowhere, stderr=nowhere) as process:
+        try:
+            yield
+        except BaseException:
+            process.terminate()
+            raise
 
 
 def choose_changed(root: Path, since: str | None) -> list[str]:
@@ -89,7 +108,8 @@ def main(context: click.Context, everything: bool, changed: bool, since: str | N
     chosen = choose_changed(root, since) if changed or since else []
     if (changed or since) and not chosen:
         return
-    passed = [run_check(name, root) for name in CHECKS]
+    with collected_ahead(root, needed=not pytest_arguments and not chosen):
+        passed = [run_check(name, root) for name in CHECKS]
     status = run_to_its_end(pytest_command(everything, pytest_arguments, chosen), root)
     if status == 0 and not all(passed):
         failed = [name for name, ok in zip(CHECKS, passed, strict=True) if not ok]

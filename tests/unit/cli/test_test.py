@@ -43,7 +43,7 @@ def run_on(checkout: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> 
 def checkout(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("MYPY_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "mypy"))  # typeshed is read once
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # one test in one process needs none
-    monkeypatch.setattr(subject, "TWO_PROCESSES", [])
+    monkeypatch.setattr(subject, "PROCESSES", [])
     (tmp_path / "pyproject.toml").write_text(
         '[tool.pytest.ini_options]\naddopts = ["-m", "not slow"]\nmarkers = ["slow: minutes"]\n'
         '[tool.mypy]\nfiles = ["code.py"]\nstrict = true\n'

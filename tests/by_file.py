@@ -1,7 +1,7 @@
-"""How ``-n 2`` divides the tests: by file.
+"""How ``-n`` divides the tests: by file.
 
 While there are files left that start nothing, only one process runs those that start a broker, Spark or a browser, so that two of these
-rarely compete for two cores; after that both do, each with a broker and a Spark of its own. tests/cluster stays together and comes before
+rarely compete for two cores; after that all do, each with a broker and a Spark of its own. tests/cluster stays together and comes before
 the others in its process: it needs a Spark context of its own.
 """
 

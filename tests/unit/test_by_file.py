@@ -1,4 +1,4 @@
-"""The division of the tests over two processes, as a small suite with the folders of this one is run."""
+"""The division of the tests over processes, as a small suite with the folders of this one is run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.two_processes import LONGEST_FIRST
+from tests.by_file import LONGEST_FIRST
 
 ROOT = Path(__file__).resolve().parents[2]
 TEST = """
@@ -36,10 +36,10 @@ def test_a_file_stays_in_one_process_and_expensive_ones_meet_only_when_nothing_c
         (tmp_path / name).write_text(TEST.format(count=count, cheap=9, log=log, scope=name.split("/")[1]))
     (tmp_path / "tests/conftest.py").write_text(
         "def pytest_xdist_make_scheduler(config, log):\n"
-        "    from tests.two_processes import ByFile\n"
+        "    from tests.by_file import ByFile\n"
         "    return ByFile(config, log)\n"
     )
-    (tmp_path / "tests/two_processes.py").write_text((ROOT / "tests/two_processes.py").read_text())
+    (tmp_path / "tests/by_file.py").write_text((ROOT / "tests/by_file.py").read_text())
     (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = .\naddopts = --import-mode=importlib\n")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "xdist", "-n", "2", "-p", "no:cacheprovider", "tests"]
     alone = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
