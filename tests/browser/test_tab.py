@@ -9,6 +9,7 @@ import gzip
 import hashlib
 import json
 import mimetypes
+import os
 import re
 import shutil
 import subprocess
@@ -28,13 +29,15 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from tests.browser.conftest import CHROMIUM, ROOT
-from tests.browser.driving import keep
+from tests.browser.driving import DONE, keep
+from workshop.commands.try_it import NOT_IN_A_TAB, PYODIDE
 from workshop.conformance.runner import read_cases, run_case
 
 TAB = Path(__file__).parent / "tab"
+STAND_INS = {"orjson": "3.11.9", "mmh3": "5.2.0"}
+"""With versions that the wheel accepts."""
 CONFORMANCE = ROOT / "tests" / "conformance"
 COLD_START_S = 15
-DISTRIBUTION = "https://cdn.jsdelivr.net/pyodide/v314.0.7/full/"
 
 pytestmark = [
     pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(1800),
@@ -115,13 +118,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     call("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", where=site)
     call(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", site, where=ROOT)
     call(sys.executable, "-m", "venv", base / "venv", where=base)  # for its pip: uv does not know the platform
-    download = [base / "venv/bin/python", "-m", "pip", "download", "--no-deps", "--require-hashes", "-r", TAB / "requirements.txt"]
-    call(*download, "--only-binary=:all:", "--platform", "pyemscripten_2026_0_wasm32", "--python-version", "3.14", "-d", site, where=base)
-    for name in ("orjson", "mmh3"):
-        with zipfile.ZipFile(site / f"{name}-0-py3-none-any.whl", "w") as wheel:
+    download: list[str | Path] = [base / "venv/bin/python", "-m", "pip", "download", "--no-deps", "--require-hashes", "--only-binary=:all:"]
+    download += ["--platform", "pyemscripten_2026_0_wasm32", "--python-version", "3.14"]
+    call(*download, "-r", TAB / "requirements.txt", "-d", site, where=base)
+    call(*download, "-r", TAB / "kernel-requirements.txt", "-d", site / "kernel", where=base)
+    for name, version in STAND_INS.items():
+        with zipfile.ZipFile(site / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
             wheel.write(TAB / f"{name}.py", f"{name}.py")
-            wheel.writestr(f"{name}-0.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 0\n")
-            wheel.writestr(f"{name}-0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+            wheel.writestr(f"{name}-{version}.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+            wheel.writestr(f"{name}-{version}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
     (site / "wheels.json").write_text(json.dumps(sorted(path.name for path in site.glob("*.whl"))))
     with zipfile.ZipFile(site / "checkout.zip", "w", zipfile.ZIP_DEFLATED) as checkout:
         for path in [ROOT / "workshop" / "__init__.py", *(ROOT / "workshop" / "conformance").glob("*.py")]:
@@ -143,12 +148,14 @@ def new_tab(site: Path, chromium: Any) -> Iterator[Callable[..., Any]]:
     contexts = []
 
     def opened(page: str = "index.html", distribution: Callable[[Any], None] | None = None) -> Any:
-        contexts.append(chromium.new_context(viewport={"width": 1000, "height": 700}))
+        # a request that a service worker repeats passes by what `route` plays
+        workers = "allow" if distribution is None else "block"
+        contexts.append(chromium.new_context(viewport={"width": 1000, "height": 700}, service_workers=workers))
         tab = contexts[-1].new_page()
         if distribution is None:
             tab.on("request", lambda request: asked.append(request.url))
         else:
-            tab.route(f"{DISTRIBUTION}**", distribution)
+            tab.route(f"{PYODIDE}**", distribution)
         tab.goto(f"http://127.0.0.1:{server.server_port}/{page}")
         if page == "index.html":
             tab.wait_for_function("document.title == 'ready'", timeout=120_000)
@@ -178,11 +185,11 @@ def test_pyodides_own_distribution_has_what_the_wheel_needs(site: Path) -> None:
     assert [str(need) for need in needed if not need.specifier.contains(Version(versions[canonicalize_name(need.name)]))] == []
 
 
-def test_the_example_of_the_documentation_installs_the_wheel_with_what_it_needs(site: Path, new_tab: Callable[..., Any]) -> None:
-    """The host of Pyodide's distribution is played: it has the files of npm and pip, and its list names them with their hashes."""
-    (example,) = re.findall(r"^```html\n(.*?)^```", (ROOT / "docs/start/browser.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    (site / "example.html").write_text(example)
-    core, wheels = site / "node_modules/pyodide", {path.name.partition("-")[0]: path for path in site.glob("*.whl")}
+@pytest.fixture(scope="module")
+def distribution(site: Path) -> Callable[[Any], None]:
+    """Plays the host of Pyodide's distribution: it has the files of npm and pip, and its list names them with their hashes."""
+    core = site / "node_modules/pyodide"
+    wheels = {canonicalize_name(path.name.partition("-")[0]): path for path in (*site.glob("*.whl"), *(site / "kernel").iterdir())}
     listed = json.loads((core / "pyodide-lock.json").read_text())
     for name, path in wheels.items():
         if name in listed["packages"]:
@@ -191,13 +198,58 @@ def test_the_example_of_the_documentation_installs_the_wheel_with_what_it_needs(
     files["pyodide-lock.json"] = json.dumps(listed).encode()
 
     def answer(route: Any) -> None:
-        name = route.request.url.removeprefix(DISTRIBUTION)
+        name = route.request.url.removeprefix(PYODIDE)
         kind = {"content-type": mimetypes.guess_type(name)[0] or "application/octet-stream", "access-control-allow-origin": "*"}
         route.fulfill(status=200 if name in files else 404, body=files.get(name, b""), headers=kind)
 
-    tab = new_tab("example.html", answer)
+    return answer
+
+
+def test_the_example_of_the_documentation_installs_the_wheel_with_what_it_needs(
+    site: Path, new_tab: Callable[..., Any], distribution: Callable[[Any], None]
+) -> None:
+    (example,) = re.findall(r"^```html\n(.*?)^```", (ROOT / "docs/start/browser.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    assert PYODIDE in example
+    (site / "example.html").write_text(example)
+    tab = new_tab("example.html", distribution)
     tab.locator("#shown svg, #shown img").first.wait_for(timeout=120_000)
     assert tab.locator("#said").inner_text() == "Topology(4 nodes, 1 store, 1 sub-topology)"
+
+
+def test_the_link_on_a_recipes_page_opens_its_notebook_which_runs(
+    site: Path, new_tab: Callable[..., Any], distribution: Callable[[Any], None]
+) -> None:
+    """Only the site and Pyodide's distribution are asked."""
+    environment = os.environ | {"KSTREAMS_TRY_IT": "true", "NO_MKDOCS_2_WARNING": "1"}
+    command = [sys.executable, "-P", "-m", "mkdocs", "build", "--strict", "--site-dir", str(site / "docs")]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    names = {page.stem for page in (ROOT / "docs/recipes").glob("*.md")} - {"README"}
+    assert {path.stem for path in (site / "docs/lite/files").iterdir()} == names - NOT_IN_A_TAB.keys()
+
+    tab = new_tab("docs/recipes/deduplicate.html", distribution)
+    asked: list[str] = []
+    tab.context.on("request", lambda request: asked.append(request.url))
+    begin = time.monotonic()
+    tab.get_by_role("link", name="Try it in your browser").click()
+    tab.locator('.jp-Notebook-ExecutionIndicator[data-status="idle"]').wait_for(timeout=120_000)
+    ready = time.monotonic()
+    tab.get_by_role("menuitem", name="Run", exact=True).click()
+    tab.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+    try:
+        tab.wait_for_function(DONE, timeout=120_000)
+    finally:
+        keep(tab, "try-it")
+    print(f"kernel ready after {ready - begin:.1f} s, cells done after {time.monotonic() - ready:.1f} s more")
+    notebook = tab.locator(".jp-Notebook")
+    shown = notebook.inner_text()
+    assert notebook.locator('.jp-RenderedHTMLCommon img[src^="data:image/svg+xml;base64,"]').count() == 1, shown
+    assert notebook.locator(".jp-OutputArea table").count() == 1, shown
+    cells = json.loads((site / "docs/lite/files/deduplicate.ipynb").read_text("utf-8"))["cells"]
+    count = sum(cell["cell_type"] == "code" for cell in cells)
+    assert f"[{count}]:" in shown and "Traceback" not in shown, shown  # a notebook runs up to its first error
+    here = tab.url.partition("/docs/")[0]
+    assert [url for url in asked if not url.startswith((here, PYODIDE, "data:", "blob:"))] == []
 
 
 def test_a_new_tab_shows_a_topology_and_its_first_result_soon(new_tab: Callable[..., Any]) -> None:
@@ -218,7 +270,7 @@ def test_calls_and_recipes_run_in_a_tab(new_tab: Callable[..., Any]) -> None:
     """But for one that starts a server of its own, and one with a library that Pyodide does not have (fastavro)."""
     tab = new_tab()
     assert json.loads(run(tab, CALLS)) == [["b", 10], ["a", 20]]
-    assert json.loads(run(tab, RECIPES)) == ["enrich-http", "schema-evolution"]
+    assert json.loads(run(tab, RECIPES)) == sorted(NOT_IN_A_TAB)
 
 
 def test_as_many_conformance_cases_pass_in_a_tab_as_here(new_tab: Callable[..., Any]) -> None:
