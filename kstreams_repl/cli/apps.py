@@ -88,7 +88,7 @@ def logs(state: Path, name: str, lines: int) -> None:
     box = _mailbox(state, name)
     if not box.log.exists():
         raise KStreamsError(
-            f"{name} was started by ./kstreams run: its output is with whoever started it",
+            f"{name} was started by ./kstreams run, which writes its log to its standard error",
             hint="its terminal, journalctl -u UNIT, or kubectl logs POD",
         )
     click.echo("\n".join(last_lines(box.log, lines)))

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from kstreams_repl.cli.run import connection_options, load, settings_of
+from kstreams_repl.cli.run import connection_options, load, made, settings_of
 from kstreams_repl.system.errors import UnknownApplicationError
 
 CHANGED, REFUSED = 2, 1
@@ -27,7 +27,7 @@ def main(topology: str, as_json: bool, **options: Any) -> int:
     given = settings_of(options)
     name, place = given.command.get("application.id", topology.rpartition(":")[2]), given.command
     where: dict[str, Any] = {**given.client, "directory": place.get("repl.directory"), "spark": place.get("spark.master")}
-    thing = load(topology)
+    thing = made(lambda: load(topology))
     with connect(place.get("bootstrap.servers"), prestart=False, report=lambda line: None, **where) as session:
         try:
             app = session.attach(name)

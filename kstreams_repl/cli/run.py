@@ -106,7 +106,7 @@ def main(topology: str, print_config: bool, log_format: str, drain: float, batch
         http = given.command.get("repl.http")
         if http is not None:
             serving = partial(_serve, _address(http), **{key: options[key] for key in ("certfile", "keyfile", "insecure")})
-        thing = load(topology)
+        thing = made(lambda: load(topology))
         session = _connected(**where, report=_LOG.info)
     except KStreamsError as error:
         return _ended(FAILED if isinstance(error, BrokerUnavailableError) else REFUSED, name, error, say=_LOG.error)
@@ -213,13 +213,9 @@ def batch_run(
         within: returns a context in which the run is made.
     """
     try:
-        thing, config = topology(), {**(defaults or {}), **pairs(settings)}
+        thing, config = made(topology), {**(defaults or {}), **pairs(settings)}
     except KStreamsError as error:
         return _ended(REFUSED, name, error, report)
-    except Exception as error:  # the user's module
-        traceback.print_exc()
-        failed = TopologyError(f"the topology cannot be made: {type(error).__name__}: {error}", hint="the traceback shows the line")
-        return _ended(REFUSED, name, failed, report)
     try:
         session = _connected(broker, spark, directory, client, prestart=False)  # a run without new input does not need Spark
     except KStreamsError as error:
@@ -247,6 +243,22 @@ def _batch_status(session: Any, run: Callable[[], Any], name: str, report: str |
     click.echo(repr(app.batch_report))
     _write(report, app.batch_report.as_dict)
     return 0
+
+
+def made(topology: Callable[[], object]) -> object:
+    """Return what the user's module makes.
+
+    Raises:
+        TopologyError: it raises; its traceback is printed.
+    """
+    try:
+        return topology()
+    except KStreamsError:
+        raise
+    except Exception as error:  # the user's module
+        traceback.print_exc()
+        text = f"the topology cannot be made: {type(error).__name__}: {error}"
+        raise TopologyError(text, hint="the traceback shows the line") from error
 
 
 def load(text: str) -> Any:

@@ -62,3 +62,10 @@ def test_what_is_wrong_is_refused_before_anything_starts(tmp_path: Path, text: s
 def test_print_config_needs_neither_module_nor_broker(tmp_path: Path) -> None:
     ended = CliRunner().invoke(main, ["no_such_module:topology", "--broker", "nowhere:1", "--print-config"], standalone_mode=False)
     assert ended.return_value == 0 and "bootstrap.servers = nowhere:1  (flag)" in ended.output
+
+
+def test_a_module_that_raises_is_refused_and_not_started_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "raising_job.py").write_text("def topology():\n    return 1 / 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    ended = CliRunner().invoke(main, ["raising_job:topology", "--broker", "nowhere:1"], standalone_mode=False)
+    assert ended.return_value == 2
