@@ -32,6 +32,9 @@ ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "tests" / "data"
 PAGE = ROOT / "docs" / "reference" / "api-coverage.md"
 SAME, OTHER, LEFT_OUT = "the same name", "another name", "left out"
+INTERNAL = "internal in Kafka Streams"
+MOST_NAMED = 12
+"""More members of a class than so many, left out for one reason, are counted and not named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +160,8 @@ def page() -> str:
         "# Kafka Streams' API, and what stands for it here", "",
         "Made by `python -m tests.api_coverage` from the public signatures of Kafka Streams 4.3.1 and its test utilities; a test checks",
         "that each name below exists and that this page is current. Names are compared in snake_case (`groupByKey` is `group_by_key`);",
-        "*another name* is given with the argument that does it where one does. Paths begin at `kstreams_repl`.", "",
+        "a getter or setter is the field or argument of its name (`getKey` is `key`, `withName` is `name=`), counted as *another name*.",
+        "Paths begin at `kstreams_repl`.", "",
         "| | the same name | another name | left out | all |", "|---|---|---|---|---|",
     ]  # fmt: skip
     for what, group in (("classes", classes), ("methods and constants", members), ("configuration keys", settings)):
@@ -167,7 +171,8 @@ def page() -> str:
     detailed = [cls for cls in classes if own[cls] and list(grouped(own[cls], cls))]
     alike = [cls for cls in classes if cls not in detailed and (cls.kind == SAME or any(each.kind == SAME for each in own[cls]))]
     lines += ["", "## Classes with the same members", "", ", ".join(both(cls) for cls in alike) + "."]
-    lines += ["", "## Classes with other members", "", "Members that a row does not name have the same name here.", ""]
+    unnamed = "Members that a row does not name have the same name here, or are internal in Kafka Streams."
+    lines += ["", "## Classes with other members", "", unnamed, ""]
     lines += ["| Kafka Streams | here |", "|---|---|"]
     texts = {cls: "<br>".join([cell(cls), *grouped(own[cls], cls)]) for cls in detailed}
     for text in dict.fromkeys(texts.values()):
@@ -223,12 +228,19 @@ def grouped(own: list[Entry], cls: Entry) -> Iterator[str]:
         return ", ".join(f"`{name[each]}`" for each in members)
 
     one_answer = all(each.here == cls.here for each in own if each.kind == OTHER) and not any(each.kind == SAME for each in own)
-    others = [each for each in own if each.kind == OTHER and not one_answer]
+    others = [each for each in own if each.kind == OTHER and not one_answer and not is_accessor(each, cls)]
     for answer in dict.fromkeys(target(each) for each in others):
         yield f"{row(each for each in others if target(each) == answer)} → {answer}"
-    left_out = [each for each in own if each.kind == LEFT_OUT and (cls.kind, cls.here) != (LEFT_OUT, each.here)]
+    left_out = [each for each in own if each.kind == LEFT_OUT and each.here != INTERNAL and (cls.kind, cls.here) != (LEFT_OUT, each.here)]
     for reason in dict.fromkeys(each.here for each in left_out):
-        yield f"left out: {row(each for each in left_out if each.here == reason)} ({reason})"
+        members = [each for each in left_out if each.here == reason]
+        yield f"left out: {row(members) if len(members) <= MOST_NAMED else f'{len(members)} members'} ({reason})"
+
+
+def is_accessor(member: Entry, cls: Entry) -> bool:
+    """Whether what stands for a getter or setter is the field or argument of its name, of what stands for its class."""
+    name = snake(re.sub("^(get|with|is)(?=[A-Z])", "", member.name.removeprefix(f"{cls.name}.")))
+    return member.here in (f"{cls.here}.{name}", f"{cls.here}({name}=)", f"the field `{name}`")
 
 
 if __name__ == "__main__":

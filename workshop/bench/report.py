@@ -24,7 +24,7 @@ from workshop.bench.targets import judged
 TITLE = "# Benchmarks"
 _RATIO, _PEER = " ratio", " kafka-streams"
 _INTRODUCTION = """Each command below prints one JSON line per measurement. This page renders the lines of `docs/measurements/`, which
-have more fields (processor time, lag, percentiles) than the tables show.
+have more fields (numbers of records, processor time, lag, percentiles) than the tables show.
 
     ./kstreams bench NAME --peer kafka-streams > docs/measurements/NAME.jsonl
     ./kstreams bench report docs/measurements/*.jsonl \\
@@ -40,10 +40,11 @@ interval, linger (50 ms) and compression (lz4), as many threads as we have insta
 _METHODS: Mapping[str, tuple[str, str]] = {
     "throughput": (
         "Throughput",
-        """`./kstreams bench throughput`: workloads deployed on Spark, all records on the topic before the start (4 partitions). From the
-first record processed to the commit of the last, epochs end and begin meanwhile; the peer's time includes the warm-up of its JVM and
-excludes its last commit. Ours / Kafka Streams. *Peak MB*: the largest sum of resident sets of driver, JVM, workers and broker / the
-peer's JVM alone. *Same output*: the committed output of both was read and was equal; NO also if the peer did not finish.""",
+        """`./kstreams bench throughput`: workloads deployed on Spark, all records (ten million by default) on the topic before the start (4
+partitions). From the first record processed to the commit of the last, epochs end and begin meanwhile; the peer's time includes the
+warm-up of its JVM and excludes its last commit. Ours / Kafka Streams. *Peak MB*: the largest sum of resident sets of driver, JVM,
+workers and broker / the peer's JVM alone. *Same output*: the committed output of both was read and was equal; NO also if the peer
+did not finish.""",
     ),
     "nexmark": (
         "Nexmark",
@@ -75,7 +76,7 @@ of all peers.""",
 *protobuf* (`--case`): four fields are read, one is changed, all are written; *serde alone*: in a plain loop, in Python and
 on the JVM (`--peer kafka-streams`).
 
-*functions*, *sql*, *map_batches*: the same filter and projection of JSON objects of 4 and of 20 fields (`--fields 20`).
+*functions*, *sql*, *map_batches*: the same filter and projection of JSON objects of 4 and of 20 fields (`--fields`).
 *groups*: the same aggregate by key by a function and by `sql` with GROUP BY (`--keys`). *to functions*: median of the ratios to
 the functions' run of the same turn.""",
     ),
@@ -139,9 +140,8 @@ Parquet files and writes Parquet; it is spared Kafka, and repeats or loses rows 
         "Asynchronous calls",
         """`./kstreams bench async --peer parallel-consumer`: `map_values_async` in key order, one partition, one instance, exactly once
 with a commit every 100 ms; each result is in the output exactly once, or the run is an error. From the first call to the end of the last.
-*Of ideal*: a machine on which nothing costs anything. *Event loop alone*: asyncio with neither order nor Kafka, timers of
-1 ms. *Table*: parallel-consumer's own, random waits between 0 and 5 ms. The peer (on the JVM, at least once, no
-output) has as many threads.""",
+*Of ideal*: a machine on which nothing costs anything. *Event loop alone*: asyncio with neither order nor Kafka. *Table*:
+parallel-consumer's own, random waits between 0 and 5 ms. The peer (on the JVM, at least once, no output) has as many threads.""",
     ),
     "restore": (
         "Restore",
@@ -168,6 +168,7 @@ _BESIDE = {_PEER: "Kafka Streams", " parallel-consumer": "parallel-consumer", " 
 _SPREAD = ("min", "max")
 _ONLY_IN_THE_LINES = frozenset(
     "samples sent processed workload pace pool seconds sizes server_cores load_cores queries_per_s refused changes epoch_ms".split()
+    + ["records_per_second"]
     + [f"{process}_{what}" for process in ("driver", "jvm", "workers", "broker") for what in ("cpu_seconds", "mb", "percent")]
 )
 """Fields that the tables leave out."""
@@ -276,15 +277,13 @@ def _comparison(cases: Mapping[str, Line]) -> str:
         rows.append(
             [
                 case,
-                _number(line["records"]),
-                line["runs"],
                 " / ".join(map(_with_spread, both)),
                 *(["", ""] if ratio is None else [_graded(ratio), _target(ratio)]),
                 " / ".join(f"{each['cpu_seconds']:g}" for each in both),
                 " / ".join(_number(each["peak_rss_mb"]) for each in both),
             ]
         )
-    return _markdown(["case", "records", "runs", "records/s (min-max)", "ratio", "target", "CPU s", "peak MB"], rows)
+    return _markdown(["case", "records/s (min-max)", "ratio", "target", "CPU s", "peak MB"], rows)
 
 
 def _nexmark(cases: Mapping[str, Line]) -> str:
@@ -310,8 +309,8 @@ def _queries(cases: Mapping[str, Line]) -> str:
             for name in ("value", "peak_rss_mb", "state_mb")
         ]
         others = [_graded(cases.get(f"{case} {format}{_RATIO}", {})) for format in formats]
-        rows.append([f"{case}: {line['what']}", _number(line["records"]), pairs[0], _graded(ratio), *pairs[1:], *others])
-    table = _markdown(["query", "records", "records/s", "ratio", "peak MB", "state MB", *(f"ratio, {format}" for format in formats)], rows)
+        rows.append([f"{case}: {line['what']}", pairs[0], _graded(ratio), *pairs[1:], *others])
+    table = _markdown(["query", "records/s", "ratio", "peak MB", "state MB", *(f"ratio, {format}" for format in formats)], rows)
     targets = dict.fromkeys(line["target"] for line in cases.values() if "target" in line)
     return table + (f"\n\nTargets of the ratios: {' or '.join(targets)}; a ratio that misses its own is marked." if targets else "")
 

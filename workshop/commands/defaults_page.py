@@ -42,16 +42,15 @@ Of `config=` of `connect`, `deploy` and `run_batch`, or as an argument of `deplo
 
 def page() -> str:
     """Return the text of the page."""
-    parts = [HEAD, "| setting | default | meaning |\n|---|---|---|"]
-    parts += [f"| `{name}` | {_shown(key.default)} | {_cell(key.doc)} |" for name, key in KEYS.items()]
+    parts = [HEAD, *(f"- `{name}={_shown(key.default)}`: {_text(key.doc)}" for name, key in KEYS.items())]
     for title, calls in CALLS.items():
         parts.append(f"\n## {title}")
         for call in calls.split():
-            rows: dict[tuple[str, str], list[str]] = {}
+            rows: dict[str, list[str]] = {}
             for name, default, meaning in arguments(attrgetter(call)(ks)):
-                rows.setdefault((default, meaning), []).append(f"`{name}`")
-            lines = [f"| {', '.join(names)} | {default} | {meaning} |" for (default, meaning), names in rows.items()]
-            parts.append("\n".join([f"\n### {call}\n\n| argument | default | meaning |\n|---|---|---|", *lines]))
+                rows.setdefault(meaning, []).append(f"`{name}={default}`")
+            lines = [f"- {', '.join(names)}{': ' if meaning else ''}{meaning}" for meaning, names in rows.items()]
+            parts.append("\n".join([f"\n### {call}\n", *lines]))
     return "\n".join(parts) + "\n"
 
 
@@ -59,13 +58,11 @@ def arguments(call: Callable[..., Any]) -> Iterator[tuple[str, str, str]]:
     """Return name, default and meaning of each argument that has a default, from the signature and the docstring."""
     described = _described(inspect.getdoc(call) or "")
     for name, parameter in inspect.signature(call).parameters.items():
-        if parameter.default is parameter.empty and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+        if parameter.default is parameter.empty:
             continue
         if repr(parameter.default) == "<factory>":
             parameter = parameter.replace(default=next(one.default_factory() for one in fields(call) if one.name == name))  # type: ignore
-        stars = "**" if parameter.kind is parameter.VAR_KEYWORD else "*" if parameter.kind is parameter.VAR_POSITIONAL else ""
-        default = "" if stars else _shown(parameter.default)
-        yield stars + name, default, _cell(described.get(name, ""))
+        yield name, _shown(parameter.default), _text(described.get(name, ""))
 
 
 def _described(text: str) -> dict[str, str]:
@@ -80,12 +77,12 @@ def _described(text: str) -> dict[str, str]:
 
 def _shown(value: Any) -> str:
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10_000:
-        return f"`{value:_}`"
-    return f"`{value.value!r}`" if hasattr(value, "value") else f"`{value!r}`"
+        return f"{value:_}"
+    return repr(value.value if hasattr(value, "value") else value)
 
 
-def _cell(text: str) -> str:
-    return text.replace(' (ms, timedelta or "30 s")', "").replace("``", "`").replace("|", "\\|")
+def _text(text: str) -> str:
+    return text.replace(' (ms, timedelta or "30 s")', "").replace("``", "`")
 
 
 if __name__ == "__main__":
