@@ -171,20 +171,17 @@ def page() -> str:
     detailed = [cls for cls in classes if own[cls] and list(grouped(own[cls], cls))]
     alike = [cls for cls in classes if cls not in detailed and (cls.kind == SAME or any(each.kind == SAME for each in own[cls]))]
     lines += ["", "## Classes with the same members", "", ", ".join(both(cls) for cls in alike) + "."]
-    unnamed = "Members that a row does not name have the same name here, or are internal in Kafka Streams."
+    unnamed = "Members that are not named have the same name here, or are internal in Kafka Streams."
     lines += ["", "## Classes with other members", "", unnamed, ""]
-    lines += ["| Kafka Streams | here |", "|---|---|"]
-    texts = {cls: "<br>".join([cell(cls), *grouped(own[cls], cls)]) for cls in detailed}
+    texts = {cls: "; ".join([cell(cls), *grouped(own[cls], cls)]) for cls in detailed}
     for text in dict.fromkeys(texts.values()):
-        lines.append(f"| {names(cls for cls in detailed if texts[cls] == text)} | {text} |")
+        lines.append(f"- {names(cls for cls in detailed if texts[cls] == text)}: {text}")
     rest = [cls for cls in classes if cls not in detailed and cls not in alike]
     renamed = [cls for cls in rest if cls.kind == OTHER and " " not in cls.here]
     lines += ["", "## Classes with one answer, all their members included", "", ", ".join(both(cls) for cls in renamed) + "."]
-    lines += ["", "| Kafka Streams | here |", "|---|---|"]
-    lines += by_answer([cls for cls in rest if cls not in renamed])
+    lines += ["", *by_answer([cls for cls in rest if cls not in renamed])]
     lines += ["", "## Configuration keys", "", "The same key: " + names([each for each in settings if each.kind == SAME]) + "."]
-    lines += ["", "| key | here |", "|---|---|"]
-    lines += by_answer([each for each in settings if each.kind != SAME])
+    lines += ["", *by_answer([each for each in settings if each.kind != SAME])]
     return "\n".join(lines) + "\n"
 
 
@@ -210,10 +207,10 @@ def both(cls: Entry) -> str:
 
 
 def by_answer(of: Iterable[Entry]) -> Iterator[str]:
-    """A row for each answer."""
+    """An entry for each answer."""
     found = list(of)
     for answer in dict.fromkeys(cell(each) for each in found):
-        yield f"| {names(each for each in found if cell(each) == answer)} | {answer} |"
+        yield f"- {names(each for each in found if cell(each) == answer)}: {answer}"
 
 
 def target(each: Entry) -> str:

@@ -49,8 +49,8 @@ did not finish.""",
     "nexmark": (
         "Nexmark",
         """`./kstreams bench nexmark` (*avro*, *protobuf*: with `--values`), exactly once, both systems over the same topics
-([the queries](nexmark.md)); ours / Kafka Streams, JSON values except in the last two columns. *Peak MB*: driver, JVM, workers and
-broker / the peer's JVM alone. *State MB*: local stores on disk at the end.""",
+([the queries](nexmark.md)); ours / Kafka Streams, JSON values except in the last two columns.
+*State MB*: local stores on disk at the end.""",
     ),
     "theodolite": (
         "Theodolite and ShuffleBench",
@@ -113,8 +113,8 @@ count, sum and max of all rows. *Picture update*: all nodes of a running applica
         """`./kstreams bench queries --peer kafka-streams`: a count with one row per key (exactly once, two instances) and its server.
 *HTTP*: random keys over 8 connections (multi-get: 4, 1,000 keys each) from another process; the peer is Kafka Streams' own store behind
 the JDK's HTTP server. *Per core*: answers, or keys, per second of the server's processor time. *Subscription*, 200 records per second:
-from the commit of the task's store, or from the call that sends the record, to the event at the subscriber. *Processing*: records/s
-with and without queries, in turn; *processors of their own*: server and load have half of the processors.""",
+until the event at the subscriber. *Processing*: records/s with and without queries, in turn; *processors of their own*: server and load
+have half of the processors.""",
     ),
     "sql": (
         "SQL over a topic",
@@ -159,7 +159,7 @@ the whole and the second half of the time. A Java heap grows until it is collect
 *Worker private*: memory of the largest worker without file pages, such as the memory-mapped store's;
 *peak rss*: all resident memory, the broker's too (the peer's: its JVM alone). *kill -9 to ready*: all workers are killed at once while
 20,000 records per second arrive, until every instance runs again; `restored`: changelog records that they read. *Of peer*: our time
-per record relative to the peer's. *Kafka clients alone* (`--clients`): they send two records for each one read and do nothing else.""",
+per record relative to the peer's.""",
     ),
 }
 _SKIPPED = ("bench", "case", "value", "unit")
@@ -306,11 +306,11 @@ def _queries(cases: Mapping[str, Line]) -> str:
         peer, ratio = cases.get(case + _PEER, {}), cases.get(case + _RATIO, {})
         pairs = [
             " / ".join(_number(found[name]) for found in (line, peer) if found.get(name) is not None)
-            for name in ("value", "peak_rss_mb", "state_mb")
+            for name in ("value", "state_mb")
         ]
         others = [_graded(cases.get(f"{case} {format}{_RATIO}", {})) for format in formats]
         rows.append([f"{case}: {line['what']}", pairs[0], _graded(ratio), *pairs[1:], *others])
-    table = _markdown(["query", "records/s", "ratio", "peak MB", "state MB", *(f"ratio, {format}" for format in formats)], rows)
+    table = _markdown(["query", "records/s", "ratio", "state MB", *(f"ratio, {format}" for format in formats)], rows)
     targets = dict.fromkeys(line["target"] for line in cases.values() if "target" in line)
     return table + (f"\n\nTargets of the ratios: {' or '.join(targets)}; a ratio that misses its own is marked." if targets else "")
 
@@ -452,6 +452,5 @@ def _number(value: object) -> str:
 
 
 def _markdown(head: list[str], rows: list[list[Any]]) -> str:
-    aligned = ["---", *("---:" for _ in head[1:])]
-    cells = [head, aligned, *rows]
-    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in cells)
+    first, *others = ("| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |" for row in (head, *rows))
+    return "\n".join([first, f"|---|{'---:|' * len(head[1:])}", *others])

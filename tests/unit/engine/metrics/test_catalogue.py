@@ -59,8 +59,8 @@ def test_what_kafka_streams_does_not_know_has_a_prefix() -> None:
 WORDS = {"avg": "mean", "min": "smallest", "max": "largest"}
 
 
-def table(group: str) -> str:
-    """The rows of a group on the page: a rate with its total, and a mean with its extremes, share one; so do the calls of a store."""
+def listed(group: str) -> str:
+    """The entries of a group on the page: a rate with its total, and a mean with its extremes, share one; so do the calls of a store."""
     rows: dict[tuple[str, ...], list[tuple[str, str, str]]] = {}
     for spec in SPECS.values():
         if spec.group == group:
@@ -76,16 +76,16 @@ def table(group: str) -> str:
     for (_, level, text), metrics in rows.items():
         names, units, words = (list(dict.fromkeys(column)) for column in zip(*metrics, strict=True))
         said = f"{', '.join(words)} {text}".strip()
-        lines.append(f"| {', '.join(f'`{name}`' for name in names)} | {level} | {', '.join(units)} | {said} |")
+        lines.append(f"- {', '.join(f'`{name}`' for name in names)} ({level}; {', '.join(units)}): {said}")
     return "\n".join(lines) + "\n"
 
 
 def test_the_page_lists_every_metric_with_its_unit_and_level() -> None:
     page = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
     for group in dict.fromkeys(spec.group for spec in SPECS.values()):
-        assert f"Group `{group}`" in page and table(group) in page, table(group)
+        assert f"Group `{group}`" in page and listed(group) in page, listed(group)
     absent = page.partition("\n## What Kafka Streams has and this does not\n")[2]
-    reasons = {why: names for names, why in re.findall(r"^\| (`.+`) \| (.+) \|$", absent, re.MULTILINE)}
+    reasons = {why: names for names, why in re.findall(r"^- (`.+?`): (.+)$", absent, re.MULTILINE)}
     for (_, name), why in ABSENT.items():
         assert f"`{name}`" in reasons.get(why, "").split(", "), (name, why)
 
