@@ -2,7 +2,8 @@
 
 Exit status, for supervisors and schedulers: 0 done or stopped, at a commit · 1 failed, safe to run again: it goes on from its last
 commit (a bounded run to the same stop offsets) · 2 refused, nothing was started: the command, the settings, the topology or the
-application's state must change first · 4 the last commit took longer than ``--drain`` · 130 and 143 ended at once by a second signal.
+application's state must change first, or another process drives it · 3 another process took it over · 4 the last commit took longer than
+``--drain`` · 130 and 143 ended at once by a second signal.
 
 A stream is driven by this process as a detached application is by its own (`detached.driver`): notebooks attach to it.
 """
@@ -26,7 +27,6 @@ import click
 from kstreams_repl.cli.run_settings import COMMAND_KEYS, RunSettings, gather, pairs
 from kstreams_repl.host.instance.metadata import HostInfo
 from kstreams_repl.system.errors import (
-    AlreadyOwnedError,
     BrokerUnavailableError,
     ConfigError,
     DeployError,
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from kstreams_repl.host.spark.deployment import Deployment
     from kstreams_repl.repl.session import Session
     from kstreams_repl.repl.session.application.core import ApplicationCore
+    from kstreams_repl.repl.session.application.detached.succession import Succession
 
 _LOG = logging.getLogger("kstreams_repl.run")
 FAILED, REFUSED = 1, 2
@@ -75,6 +76,8 @@ def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--certfile", type=click.Path(exists=True, dir_okay=False), help="Of --http: PEM file with the certificate, for TLS.")
 @click.option("--keyfile", type=click.Path(exists=True, dir_okay=False), help="Of --http: PEM file with its key.")
 @click.option("--drain", default=60.0, show_default=True, type=click.FloatRange(0), help="Seconds for the last commit after SIGTERM.")
+@click.option("--standby", is_flag=True, help="If the application is driven elsewhere, wait, and drive it when that driver is gone.")
+@click.option("--take-over", is_flag=True, help="If the application is driven elsewhere, end that at a commit and go on here.")
 @click.option("--batch", is_flag=True, help="Run up to the present end of the input, and end.")
 @click.option("--stop-at", default="eol", show_default=True, help="Of --batch: eol, a time, records:N, {topic: {partition: offset}}.")
 @click.option(
@@ -101,6 +104,7 @@ def main(topology: str, print_config: bool, log_format: str, drain: float, batch
         within = partial(from_module, topology)
         return batch_run(lambda: load(topology), name, (), report, defaults=given.application, within=within, **where, **ends)
     write_to_stderr("INFO", as_json=log_format == "json")
+    logging.getLogger("kstreams_repl").propagate = False  # a library that calls logging.basicConfig would double each line
     serving = None
     try:
         http = given.command.get("repl.http")
@@ -110,8 +114,11 @@ def main(topology: str, print_config: bool, log_format: str, drain: float, batch
         session = _connected(**where, report=_LOG.info)
     except KStreamsError as error:
         return _ended(FAILED if isinstance(error, BrokerUnavailableError) else REFUSED, name, error, say=_LOG.error)
+    from kstreams_repl.repl.session.application.detached.succession import Succession
+
+    succession = Succession(standby=options["standby"], take_over=options["take_over"])
     with session, from_module(topology):
-        return drive(session, thing, name, given.application, drain, create_topics=options["create_topics"], serving=serving)
+        return drive(session, thing, name, given.application, drain, succession, create_topics=options["create_topics"], serving=serving)
 
 
 def settings_of(options: Mapping[str, Any]) -> RunSettings:
@@ -126,6 +133,7 @@ def drive(
     name: str,
     settings: Mapping[str, object],
     drain_seconds: float,
+    succession: Succession,
     *,
     create_topics: bool = False,
     serving: Callable[[ApplicationCore], object] | None = None,
@@ -133,13 +141,14 @@ def drive(
     """Deploy a topology and drive it in this process until it ends, or a signal or another process stops it; return the exit status.
 
     Args:
+        succession: what to do when another process drives it.
         serving: called with the application when it runs.
     """
     from kstreams_repl.host.instance.state.state_directory import state_root
     from kstreams_repl.repl.session.application.detached.driver import Driven, Driver
     from kstreams_repl.repl.session.application.detached.mailbox import Mailbox
     from kstreams_repl.repl.session.application.life.registry import ApplicationRegistry
-    from kstreams_repl.repl.session.application.starting.deploy import deploy
+    from kstreams_repl.repl.session.application.starting.deploy import deploy, preview
     from kstreams_repl.repl.session.application.starting.deploy_preview import check
     from kstreams_repl.repl.session.source.error_source import with_source
 
@@ -148,8 +157,9 @@ def drive(
 
     def prepare() -> Driven:
         app = deploy(
-            client, ApplicationRegistry(client), thing, name, settings, None, create_topics=create_topics, is_needed=lambda *_: False
-        )
+            client, ApplicationRegistry(client), thing, name, settings, None,
+            create_topics=create_topics, is_needed=lambda *_: False, take_over=succession.take_over or succession.standby,
+        )  # fmt: skip
         check(client.admin, app.topology, name, app.config)
         deployed.append(app)
         return Driven(cast("Deployment", app.deployment), app.config, app.versions[-1].number)
@@ -161,15 +171,13 @@ def drive(
 
     try:
         mailbox = Mailbox(state_root(client.application_config(name, settings)), name).make()
-        if mailbox.take() is None:
-            pid = mailbox.driven.pid if mailbox.driven is not None else "unknown"
-            raise AlreadyOwnedError(f"{name} is driven by process {pid}", hint=f"./kstreams apps stop {name} ends it at a commit")
+        succession.take(mailbox, client, lambda: preview(client, ApplicationRegistry(client), thing, name, settings, None))
         driver = Driver(mailbox, client, session.close, stays=False, drain_seconds=drain_seconds)
         status = driver.run(prepare, started)
     except KStreamsError as error:
         return _ended(FAILED if deployed else REFUSED, name, error, say=_LOG.error)
     if driver.failed is not None:
-        return _ended(FAILED, name, with_source(driver.failed), say=_LOG.error)
+        return _ended(status, name, with_source(driver.failed), say=_LOG.error)
     client.report(f"{name} is stopped at a commit")
     return status
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -123,3 +124,48 @@ def test_a_service_is_watched_edited_drained_upgraded_and_ended_at_once(broker: 
             told = (tmp_path / "log").read_text()
             assert "kept" in told and "it is safe to run it again" in told
         assert session.attach(name).status == "failed"
+
+
+@pytest.mark.slow
+def test_a_standby_elsewhere_and_a_take_over_go_on_from_the_last_commit(broker: Any, tmp_path: Path) -> None:
+    """Each folder is a host of its own: they share the broker alone."""
+    name = f"service-{uuid.uuid4().hex[:6]}"
+    first, second, third = (tmp_path / each for each in ("first", "second", "third"))
+    for folder in (first, second, third):
+        folder.mkdir()
+        (folder / "jobs.py").write_text(MODULE.format(name=name))
+
+    def says(folder: Path, text: str) -> None:
+        settle(lambda: text in (folder / "log").read_text(), text, 120, story=lambda: (folder / "log").read_text())
+
+    with connected(broker, first) as session:
+        given = {"key_serde": "string", "value_serde": "string"}
+        session.produce(f"{name}-in", [("a", "word", 1000), ("b", "skip", 1000)], **given)
+        with service(first, name, broker, "jobs:counted", *EXACT, "--standby") as primary, contextlib.ExitStack() as later:
+            says(first, "runs, version 1")
+            refused = ended(second, name, broker, "run", "jobs:counted")
+            assert refused.returncode == 2 and f"{name} is driven by a process on 127.0.0.1" in refused.stderr
+            standby = later.enter_context(service(second, name, broker, "jobs:counted", *EXACT, "--standby"))
+            says(second, "standby:")
+            workers = family(primary)
+            primary.kill()
+            says(second, "runs, version")
+            assert psutil.wait_procs(workers, timeout=30)[1] == []
+            session.produce(f"{name}-in", [("a", "word", 2000), ("b", "some", 2000)], **given)
+            settle(lambda: _counts(session, name) == {"a": 2, "b": 1}, "the counts", 60, story=lambda: _counts(session, name))
+            elsewhere = later.enter_context(service(third, name, broker, "jobs:mended", *EXACT, "--take-over"))
+            says(third, "runs, version")
+            assert standby.wait(60) == 3 and "took" in (second / "log").read_text()
+            (third / "log").rename(third / "log-before")
+            upgrade = later.enter_context(service(third, name, broker, "jobs:counted", *EXACT, "--take-over"))
+            says(third, "runs, version")
+            assert elsewhere.wait(60) == 0
+            session.produce(f"{name}-in", [("a", "word", 3000), ("b", "some", 3000)], **given)
+            settle(lambda: _counts(session, name) == {"a": 3, "b": 2}, "the counts", 60, story=lambda: _counts(session, name))
+            bad = ended(third, name, broker, "run", "jobs:otherwise", "--take-over")
+            assert bad.returncode == 2 and upgrade.poll() is None, bad.stderr  # refused before anything stops
+
+
+def _counts(session: Any, name: str) -> dict[str, int]:
+    """Of the changelog, by a plain consumer."""
+    return {record.key: record.value for record in session.read(f"{name}-counts-changelog", key_serde="string", value_serde="long")}

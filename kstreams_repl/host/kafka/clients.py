@@ -54,6 +54,7 @@ _CONSUMER: Mapping[str, Any] = {
     "queued.max.messages.kbytes": 64 * 1024,
     "fetch.message.max.bytes": 4 * 1024 * 1024,
     "enable.partition.eof": False,
+    "session.timeout.ms": 10_000,  # of a driver's membership in its group
 }
 _CONSUMER_WITHOUT_ENDS: Mapping[str, Any] = {"fetch.wait.max.ms": 500}
 """Kafka's default, for the consumer of an application that waits for no end of a partition: an answer comes with the first record anyway,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as ClientTopicPartition
 
-from kstreams_repl.host.kafka.admin_calls import AdminCalls
+from kstreams_repl.host.kafka.admin_calls import AdminCalls, T
 from kstreams_repl.host.kafka.clients import Isolation, make_consumer
 from kstreams_repl.host.kafka.exact_metadata import fetch_offsets
 from kstreams_repl.host.kafka.failures import error_of, translate
@@ -75,6 +76,9 @@ _NOT_YET = (
     KafkaError.COORDINATOR_NOT_AVAILABLE,
 )
 
+_HAS_MEMBERS = (KafkaError.NON_EMPTY_GROUP, KafkaError.UNKNOWN_MEMBER_ID)
+_LEAVES_SECONDS = 12.0
+"""Until a member that was killed has left: its ``session.timeout.ms`` of 10 s, and what the broker needs."""
 _HELD = (KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE)
 """What librdkafka returns after it has itself asked again and again for offsets of an open transaction."""
 
@@ -135,12 +139,33 @@ class GroupAdmin(AdminCalls):
         consumer = make_consumer(self.settings, group_id=group, isolation="read_committed", events=self._events)
         try:
             wanted = [ClientTopicPartition(at.topic, at.partition, offset) for at, offset in offsets.items()]
-            done = self._call(f"committing offsets of {group}", lambda: consumer.commit(offsets=wanted, asynchronous=False))
+            committed = partial(consumer.commit, offsets=wanted, asynchronous=False)
+            done = self._call(f"committing offsets of {group}", partial(_once_empty, committed))
             for partition in done or ():
                 if partition.error is not None:
                     raise self._translated(partition.error, f"committing offsets of {group}", topic=partition.topic)
         finally:
             consumer.close()
+
+    def members(self, group: str) -> tuple[tuple[str, str], ...]:
+        """Return client id and host of each member of a group; none of one that does not exist.
+
+        Raises:
+            BrokerUnavailableError: no answer in time.
+
+        Example:
+            >>> session.admin.members("no-such-group")
+            ()
+        """
+        asked = self._client.describe_consumer_groups([group], request_timeout=self._seconds)[group]
+        try:
+            described = self._in_time(asked, f"describing the group {group!r}")
+        except KafkaException as error:
+            inside = error_of(error)
+            if inside is not None and inside.code() == KafkaError.GROUP_ID_NOT_FOUND:
+                return ()
+            raise self._translated(error, f"describing the group {group!r}") from error
+        return tuple((member.client_id, member.host.lstrip("/")) for member in described.members)
 
     def groups(self) -> tuple[str, ...]:
         """Return the names of all consumer groups.
@@ -182,16 +207,30 @@ class GroupAdmin(AdminCalls):
             >>> session.admin.delete_groups(["old-reports", "no-such-group"])
             ('old-reports',)
         """
-        groups = list(dict.fromkeys(names))
-        if not groups:
-            return ()
+        def delete(name: str) -> None:
+            future = self._client.delete_consumer_groups([name], request_timeout=self._seconds)[name]
+            self._in_time(future, f"deleting the group {name!r}")
+
         gone = []
-        for name, future in self._client.delete_consumer_groups(groups, request_timeout=self._seconds).items():
+        for name in dict.fromkeys(names):
             try:
-                self._in_time(future, f"deleting the group {name!r}")
+                _once_empty(partial(delete, name))
                 gone.append(name)
             except KafkaException as error:
                 inside = error_of(error)
                 if inside is None or inside.code() != KafkaError.GROUP_ID_NOT_FOUND:
                     raise self._translated(error, f"deleting the group {name!r}") from error
         return tuple(gone)
+
+
+def _once_empty(call: Callable[[], T]) -> T:
+    """Make a call that needs a group without members, as soon as that of a driver that was killed has left."""
+    deadline = time.monotonic() + _LEAVES_SECONDS
+    while True:
+        try:
+            return call()
+        except KafkaException as error:
+            inside = error_of(error)
+            if inside is None or inside.code() not in _HAS_MEMBERS or time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)

@@ -371,6 +371,7 @@ class Deployment:
         self._run = run
         run.start()
         self._life.enter(Status.RUNNING, why)
+        self._control.join({at.topic for specs in run.plan.assignment for spec in specs for at in spec.partitions})
         watch_instances(run, self._control.successor, self._ended)
         run.partitions = PartitionWatch(
             Admin(self.settings),

@@ -14,6 +14,7 @@ from kstreams_repl.host.instance.initialization.task_initialization import fence
 from kstreams_repl.host.kafka.admin import Admin
 from kstreams_repl.host.kafka.clients import ClientSettings
 from kstreams_repl.host.spark.failures.failure_translation import taken_over
+from kstreams_repl.host.spark.fencing.driver_member import DriverMember
 from kstreams_repl.host.spark.fencing.generation_fencing import Generations, VersionText
 from kstreams_repl.host.spark.fencing.state_migration import Migration, migrate_stores
 from kstreams_repl.system.errors import KStreamsError, TaskMigratedError
@@ -39,6 +40,7 @@ class DriverControl:
         self._timeout_ms = timeout_ms
         self.lease = open_channel(directory, settings, application_id)
         self.generations: Generations | None = None
+        self._member: DriverMember | None = None
 
     def open(self, admin: Admin, *, remote: bool) -> Generations:
         """Return the open journal, or open it, which fences the previous driver.
@@ -52,7 +54,21 @@ class DriverControl:
             self.generations = Generations(self._settings, admin, self._application_id, self.lease)
         return self.generations
 
+    def join(self, topics: Iterable[str]) -> None:
+        """Be a member of the application's group until `close`, as the reader of these topics."""
+        wanted = tuple(sorted(topics))
+        if self._member is not None and self._member.topics != wanted:
+            self._leave()
+        if self._member is None and wanted:
+            self._member = DriverMember(self._settings, self._application_id, wanted)
+
+    def _leave(self) -> None:
+        if self._member is not None:
+            self._member.close()
+            self._member = None
+
     def close(self) -> None:
+        self._leave()
         if self.generations is not None:
             self.generations.close()
             self.generations = None

@@ -24,7 +24,9 @@ from typing import Any
 from kstreams_repl.engine.config import SNAPSHOT_DIR, StreamsConfig
 from kstreams_repl.engine.metrics.metrics_snapshot import Metric, Snapshot, merged
 from kstreams_repl.engine.topology.topology import Topology
-from kstreams_repl.host.instance.control.file_channel import FileChannel
+from kstreams_repl.host.instance.control.channel import ControlChannel
+from kstreams_repl.host.instance.control.file_channel import FileChannel, read_lease
+from kstreams_repl.host.instance.control.open_channel import open_channel
 from kstreams_repl.host.instance.failures.failure_report import failure_of
 from kstreams_repl.host.instance.state.state_directory import control_directory, state_root
 from kstreams_repl.host.journal.journal_records import source_hash
@@ -70,7 +72,7 @@ class DetachedDeployment:
         self.mailbox = Mailbox(state_root(config), self.application_id)
         self._session = session
         self._master = master
-        self._lease = FileChannel(control_directory(state_root(config), self.application_id))
+        self._lease: ControlChannel = FileChannel(control_directory(state_root(config), self.application_id))
 
     def __repr__(self) -> str:
         driver = self.mailbox.driven
@@ -113,14 +115,23 @@ class DetachedDeployment:
     def reports(self) -> ApplicationReport:
         """The last reports of the instances."""
         plan = self.plan
-        return read_reports(self._lease, 0 if plan is None else plan.generation)
+        return read_reports(self._channel, 0 if plan is None else plan.generation)
 
     @property
     def metrics(self) -> list[Metric]:
         """The last metrics of the instances; the client's own metrics are those of the driver process."""
         plan = self.plan
-        snapshots = self._lease.metrics(0 if plan is None else plan.generation)
+        snapshots = self._channel.metrics(0 if plan is None else plan.generation)
         return merged([Snapshot.read(snapshots[slot]) for slot in sorted(snapshots)])
+
+    @property
+    def _channel(self) -> ControlChannel:
+        """What instances report to: on a cluster the journal, which is followed from then on."""
+        lease = read_lease(self._lease.directory)
+        if lease is not None and lease.remote and not self._lease.remote:
+            self._lease = open_channel(self._lease.directory, self.settings, self.application_id, remote=True)
+            self._lease.attach(lambda: 0, lambda *_: None)
+        return self._lease
 
     @property
     def restarts(self) -> list[str]:
@@ -184,6 +195,10 @@ class DetachedDeployment:
             error = self.error
             self.mailbox.write(replace(record, state=STOPPED, failure={} if error is None else failure_of(error)))
         return self
+
+    def close(self) -> None:
+        """Stop following the journal."""
+        self._lease.close()
 
     def abandon(self) -> DetachedDeployment:
         """Do nothing: this session does not own the process."""

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from kstreams_repl.host.spark.deployment import Deployment
 
 _POLL_SECONDS = 0.02
-_OTHERS = 3
-"""Exit status when another process already drives the application."""
+TAKEN_OVER = 3
+"""Exit status when another process drives the application, or has taken it over."""
 NOT_DRAINED = 4
 """Exit status when the last commit took longer than its deadline."""
 
@@ -125,10 +125,10 @@ class Driver:
         self._loop()
         with suppress(DeployError):  # an instance that did not answer is fenced
             self._deployment.stop()
-        state = FAILED if self.failed is not None else STOPPED
+        self._report(FAILED if self.failed is not None else STOPPED)
+        self._mailbox.release()
         self._close()
-        self._report(state)
-        return 0 if self.failed is None else 1
+        return 0 if self.failed is None else TAKEN_OVER if isinstance(self.failed, TaskMigratedError) else 1
 
     def _loop(self) -> None:
         while not self._end_requested.is_set():
@@ -238,10 +238,9 @@ def main() -> int:
     sys.path += [place for place in request["path"] if place not in sys.path]
     # 2. The only one.
     mailbox = Mailbox(Path(request["root"]), request["application"]).make()
-    lock = mailbox.take()
-    if lock is None:
+    if not mailbox.take():
         print(f"{request['application']} is driven by another process", flush=True)
-        return _OTHERS
+        return TAKEN_OVER
     client = ClusterClient(
         ClientSettings(request["bootstrap_servers"], _settings(request["client_settings"])),
         spark=SparkHost(None, request["master"]),

@@ -16,6 +16,7 @@ The directory is created for its user alone (0700), and is trusted as far as the
 from __future__ import annotations
 
 import json
+import os
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -103,6 +104,7 @@ class Mailbox:
         self._record = self.folder / "driver.json"
         self._desired = self.folder / "desired.json"
         self.log = self.folder / "driver.log"
+        self._lock: int | None = None
 
     def make(self) -> Mailbox:
         """Create the directory."""
@@ -129,9 +131,16 @@ class Mailbox:
         """Delete the record: the application is not detached any more."""
         self._record.unlink(missing_ok=True)
 
-    def take(self) -> int | None:
-        """Take the driver lock and return its descriptor; None when another process has it. The lock ends with this process."""
-        return take_lock(self.folder / "driver.lock")
+    def take(self) -> bool:
+        """Take the driver lock and return True; False when another process has it. It ends with this process, or with `release`."""
+        self._lock = take_lock(self.folder / "driver.lock")
+        return self._lock is not None
+
+    def release(self) -> None:
+        """Give the driver lock back: the application is stopped, and another process may drive it while this one still ends."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     @contextmanager
     def alone(self) -> Iterator[None]:

@@ -51,7 +51,9 @@ class ApplicationRegistry(dict[str, ApplicationCore]):
 
         client = self._client
         if detached:
-            return DetachedDeployment(topology, config, client.settings, client.directory.path, client.spark.master)
+            apart = DetachedDeployment(topology, config, client.settings, client.directory.path, client.spark.master)
+            client.at_close.append(apart.close)
+            return apart
         mailbox = Mailbox(state_root(config), name)
         if mailbox.driven is None:
             mailbox.forget()

@@ -8,7 +8,7 @@ from typing import Any
 
 from kstreams_repl.engine.config import SNAPSHOT_DIR, StreamsConfig
 from kstreams_repl.host.instance.state.state_directory import state_root
-from kstreams_repl.repl.session.application.detached.mailbox import Mailbox
+from kstreams_repl.repl.session.application.detached.mailbox import STOPPED, Mailbox
 from kstreams_repl.repl.session.cluster_client import ClusterClient
 from kstreams_repl.repl.session.left_applications import driving_process
 from kstreams_repl.repl.session.session_file import SavedVersion
@@ -20,7 +20,7 @@ def refuse_what_ends_with_us(client: ClusterClient) -> None:
     """Raise if the broker or the directory ends with this process: a detached application needs both afterwards.
 
     Raises:
-        DetachedApplicationError: one of them ends with this process; or it would have to drive a cluster's executors.
+        DetachedApplicationError: one of them ends with this process.
     """
     if client.directory.temporary:
         raise DetachedApplicationError(
@@ -32,12 +32,6 @@ def refuse_what_ends_with_us(client: ClusterClient) -> None:
             "a detached application needs a broker that outlives this process, and this session's ends with it",
             hint="session.close(), then ./kstreams broker start, then connect() again: it finds that broker",
             path=str(client.broker.directory),
-        )
-    master = client.spark.master
-    if master is not None and not master.startswith("local"):
-        raise DetachedApplicationError(
-            f"a detached application runs on local Spark, not on {master}",
-            hint="omit detached=True, and keep a process running: app.export(folder), then python app.py there",
         )
 
 
@@ -66,7 +60,7 @@ def refuse_another_driver(name: str, config: StreamsConfig, *, attached: bool) -
         DeployError: another process drives it.
     """
     driver = Mailbox(state_root(config), name).driven
-    if driver is not None and not attached and driver.process != ProcessMark.own():
+    if driver is not None and driver.state != STOPPED and not attached and driver.process != ProcessMark.own():
         raise DeployError(
             f"{name} is {driver.state}, driven by process {driver.pid}",
             hint=f"edit it: session.attach({name!r}).edit(builder); or stop it before the deploy: session.attach({name!r}).stop()",
