@@ -13,8 +13,8 @@ from kstreams_repl.host.instance.control.open_channel import open_channel
 from kstreams_repl.host.instance.initialization.task_initialization import fence_instances
 from kstreams_repl.host.kafka.admin import Admin
 from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.host.kafka.driver_member import DriverMember
 from kstreams_repl.host.spark.failures.failure_translation import taken_over
-from kstreams_repl.host.spark.fencing.driver_member import DriverMember
 from kstreams_repl.host.spark.fencing.generation_fencing import Generations, VersionText
 from kstreams_repl.host.spark.fencing.state_migration import Migration, migrate_stores
 from kstreams_repl.system.errors import KStreamsError, TaskMigratedError

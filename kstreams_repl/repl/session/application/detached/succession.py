@@ -1,7 +1,7 @@
 """Which of several processes that could drive an application does: the first one, a standby when that one is gone, or one that takes over.
 
 A driver process on this host has the application's driver lock; one elsewhere is a member of its consumer group
-(`host.spark.fencing.driver_member`). Neither decides about the data: if two drive it after all, the later one fences the earlier.
+(`host.kafka.driver_member`). Neither decides about the data: if two drive it after all, the later one fences the earlier.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from kstreams_repl.host.instance.control.file_channel import read_lease
 from kstreams_repl.host.instance.state.state_directory import control_directory
 from kstreams_repl.host.journal.journal import generation_in_force
-from kstreams_repl.host.spark.fencing.driver_member import driving_hosts
+from kstreams_repl.host.kafka.driver_member import driving_hosts
 from kstreams_repl.repl.session.application.detached.mailbox import Mailbox
 from kstreams_repl.repl.session.cluster_client import ClusterClient
 from kstreams_repl.repl.session.left_applications import driving_process
