@@ -133,8 +133,11 @@ class Mailbox:
 
     def take(self) -> bool:
         """Take the driver lock and return True; False when another process has it. It ends with this process, or with `release`."""
-        self._lock = take_lock(self.folder / "driver.lock")
-        return self._lock is not None
+        taken = take_lock(self.folder / "driver.lock")
+        if taken is None:
+            return False
+        self._lock = taken
+        return True
 
     def release(self) -> None:
         """Give the driver lock back: the application is stopped, and another process may drive it while this one still ends."""
