@@ -194,7 +194,7 @@ def shown(name: str) -> str:
 
 
 def cell(each: Entry) -> str:
-    return f"left out: {target(each)}" if each.kind == LEFT_OUT else target(each)
+    return f"left out: {target(each)}" if each.kind == LEFT_OUT and not each.here.startswith("taken without") else target(each)
 
 
 def names(of: Iterable[Entry]) -> str:

@@ -96,7 +96,7 @@ def test_a_page_teaches_no_internal_import(page: Path) -> None:
 @pytest.mark.parametrize("page", OPERATORS, ids=lambda page: page.stem)
 def test_an_operators_page_has_its_counterpart_its_semantics_and_an_example(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    for part in ("**Kafka Streams**", "| nulls |", "| time |", "| emits |", "| state |", "```python\n>>> "):
+    for part in ("**Kafka Streams**", "- **nulls**: ", "- **time**: ", "- **emits**: ", "- **state**: ", "```python\n>>> "):
         assert part in text, part
 
 

@@ -12,8 +12,8 @@ GLOSSARY = Path(__file__).resolve().parents[2] / "docs" / "reference" / "glossar
 
 
 def glossary_words() -> list[str]:
-    rows = re.findall(r"^\| ([^|]+) \|", GLOSSARY.read_text(encoding="utf-8"), re.MULTILINE)
-    return [word.strip() for row in rows if row not in ("word", "a word", "its word") for word in re.split(", | / ", row)]
+    entries = re.findall(r"^- \*\*([^*]+)\*\*: ", GLOSSARY.read_text(encoding="utf-8"), re.MULTILINE)
+    return [word for entry in entries for word in re.split(", | / ", entry)]
 
 
 def test_the_glossary_lists_each_word_once() -> None:

@@ -47,37 +47,58 @@ _ROCKSDB = (
     "size-all-mem-tables", "total-sst-files-size", "write-stall-duration-avg", "write-stall-duration-total",
 )  # fmt: skip
 
+
+def _all(group: str, stem: str, kinds: tuple[str, ...], why: str) -> dict[tuple[str, str], str]:
+    return {(group, f"{stem}-{kind}"): why for kind in kinds}
+
+
 ABSENT: Mapping[tuple[str, str], str] = {
     (CLIENT, "commit-id"): "the package has no build id; `version` names the release",
     (THREAD, "thread-state"): "the state as a number; instances have other states than stream threads: see the thread's state",
-    **{
-        (THREAD, f"tasks-{what}-latency-{kind}"): "the driver assigns tasks: there is no rebalance listener to time"
-        for what in ("revoked", "assigned", "lost")
-        for kind in ("avg", "max")
-    },
-    (NODE, "idempotent-update-skip-rate"): "source tables of this engine do not skip idempotent updates",
-    (NODE, "idempotent-update-skip-total"): "as idempotent-update-skip-rate",
-    (NODE, "window-aggregate-final-emit-latency-avg"): "an emit is part of the record that closes the window: see process-latency",
-    (NODE, "window-aggregate-final-emit-latency-max"): "as its average",
-    (STATE, "commit-rate"): "all stores of a task commit in one transaction: see the thread's commit-rate",
-    (STATE, "commit-latency-avg"): "as commit-rate: see the thread's commit-latency-avg",
-    (STATE, "commit-latency-max"): "as commit-rate: see the thread's commit-latency-max",
-    (STATE, "restore-rate"): "stores are restored a task's worth at a time: see the task's restore-rate",
-    (STATE, "restore-latency-avg"): "as restore-rate",
-    (STATE, "restore-latency-max"): "as restore-rate",
-    (STATE, "num-open-iterators"): "iterators are Python generators, which end with their last reference",
-    (STATE, "iterator-duration-avg"): "as num-open-iterators",
-    (STATE, "iterator-duration-max"): "as num-open-iterators",
-    (STATE, "oldest-iterator-open-since-ms"): "as num-open-iterators",
+    **_all(
+        THREAD,
+        "tasks",
+        tuple(f"{what}-latency-{kind}" for what in ("revoked", "assigned", "lost") for kind in ("avg", "max")),
+        "the driver assigns tasks: there is no rebalance listener to time",
+    ),
+    **_all(NODE, "idempotent-update-skip", ("rate", "total"), "source tables of this engine do not skip idempotent updates"),
+    **_all(
+        NODE,
+        "window-aggregate-final-emit-latency",
+        ("avg", "max"),
+        "an emit is part of the record that closes the window: see process-latency",
+    ),
+    **_all(
+        STATE,
+        "commit",
+        ("rate", "latency-avg", "latency-max"),
+        "all stores of a task commit in one transaction: see the thread's metrics of that name",
+    ),
+    **_all(
+        STATE,
+        "restore",
+        ("rate", "latency-avg", "latency-max"),
+        "stores are restored a task's worth at a time: see the task's restore-rate",
+    ),
+    **dict.fromkeys(
+        (
+            (STATE, name)
+            for name in ("num-open-iterators", "iterator-duration-avg", "iterator-duration-max", "oldest-iterator-open-since-ms")
+        ),
+        "iterators are Python generators, which end with their last reference",
+    ),
     **{(STATE, name): "of RocksDB; the engine is LMDB" for name in _ROCKSDB},
-    (CACHE, "hit-ratio-avg"): "the deployed cache keeps objects, not hit counts: counting would be work per record",
-    (CACHE, "hit-ratio-min"): "as hit-ratio-avg",
-    (CACHE, "hit-ratio-max"): "as hit-ratio-avg",
+    **_all(
+        CACHE,
+        "hit-ratio",
+        ("avg", "min", "max"),
+        "the deployed cache keeps objects, not hit counts: counting would be work per record",
+    ),
     (UPDATER, "standby-paused-tasks"): "a pause ends the updates from changelogs; the standby tasks are kept",
     (UPDATER, "standby-update-ratio"): "standby tasks are updated by a separate thread, which mostly waits",
     (UPDATER, "active-paused-tasks"): "a pause ends the restore; it continues from its position after resume",
     (UPDATER, "idle-ratio"): "a restore runs until it is done and then ends; it never idles",
-    (UPDATER, "active-restore-ratio"): "as idle-ratio",
+    (UPDATER, "active-restore-ratio"): "a restore runs until it is done and then ends; it never idles",
     (UPDATER, "checkpoint-ratio"): "positions are written in the transaction of the rows; there is no checkpoint to write",
 }
 """Metrics of Kafka Streams 4.3.1 that do not exist here, and why. Of RocksDB's (KIP-471, KIP-607) only `estimate-num-keys` exists."""
