@@ -82,7 +82,11 @@ def test_a_deployed_application_is_served(broker: Any, tmp_path: Path) -> None:
                 assert [(change["key"], change["value"]) for change in resumed] == [("k1", 12)]
             page = web.get("/health").json()
             assert page["running"] and page["application"] == name and page["serves_version"] == page["runs_version"] == 1
-            assert "kstreams_query_requests_total" in web.get("/metrics").text
+            page = web.get("/metrics").text
+            assert "kstreams_query_requests_total" in page
+            name_of = "kafka_streams_stream_thread_metrics_process_total"
+            processed = [line for line in app.metrics.prometheus().splitlines() if line.startswith(name_of)]
+            assert processed and set(processed) <= set(page.splitlines())
             with web.stream("GET", "/page/changes") as events:
                 state = json.loads(next(line for line in events.iter_lines() if line.startswith("data: "))[6:])
                 assert state["status"] == "running" and "<svg" in state["svg"]

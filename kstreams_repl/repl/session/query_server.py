@@ -20,6 +20,7 @@ from typing import Any
 
 from kstreams_repl.engine import serdes
 from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.engine.metrics.prometheus import prometheus_text
 from kstreams_repl.host.instance.application_plan import ApplicationPlan
 from kstreams_repl.host.instance.control.journal_follower import Follower
 from kstreams_repl.host.instance.metadata import HostInfo
@@ -35,7 +36,7 @@ from kstreams_repl.repl.session.views.counts.record_counts import Counts
 from kstreams_repl.repl.session.views.picture.served_application import ServedApplication
 from kstreams_repl.repl.session.views.tables.sql_catalog import SessionTables
 from kstreams_repl.serving.client import verified_by
-from kstreams_repl.serving.discovery import Discovery
+from kstreams_repl.serving.discovery import DRIVER, Discovery
 from kstreams_repl.serving.local_stores import LocalStores
 from kstreams_repl.serving.server.access import Traffic
 from kstreams_repl.serving.server.application import make_application
@@ -153,7 +154,7 @@ class SessionQueryServer:
             page.state,
             lambda store, start, snapshot: subscribe(router, named[store], self.feed(store), start, snapshot),
             lambda: self._health(drawn),
-            lambda: metrics_text(self.traffic, self.feeds, self.discovery, router.hops),
+            lambda: self._metrics(drawn) + metrics_text(self.traffic, self.feeds, self.discovery, router.hops),
             files(),
         )
         return make_application(served, self.tokens, hosts)
@@ -182,6 +183,10 @@ class SessionQueryServer:
             return result.limited(rows + 1, self.limits.seconds * 0.9), list(result.bounds)
         finally:
             self._sql_slots.release()
+
+    def _metrics(self, application: ServedApplication) -> str:
+        """Return the application's metrics if this server is beside its driver: one of the servers has them."""
+        return prometheus_text(application.metrics, {"application": application.name}) if self.request.place == DRIVER else ""
 
     def _health(self, application: ServedApplication) -> JsonObject:
         state = self.follower.state

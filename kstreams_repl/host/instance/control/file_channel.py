@@ -82,6 +82,16 @@ def read_lease(directory: Path) -> Lease | None:
         return None
 
 
+def metrics_in(directory: Path, generation: int) -> dict[int, JsonObject]:
+    """Return the last measurements of each slot in that generation, from its files."""
+    found = {}
+    for path in directory.glob(f"metrics-{generation}-*.json"):
+        slot, snapshot = path.stem.rpartition("-")[2], validated(read_whole(path))
+        if snapshot is not None and slot.isdecimal():
+            found[int(slot)] = snapshot
+    return found
+
+
 def reports_in(directory: Path, generation: int) -> dict[int, JsonObject]:
     """Return the last report of each slot in that generation."""
     found = {}
@@ -123,12 +133,7 @@ class FileChannel:
         return reports_in(self.directory, generation)
 
     def metrics(self, generation: int) -> dict[int, JsonObject]:
-        found = {}
-        for path in self.directory.glob(f"metrics-{generation}-*.json"):
-            slot, snapshot = path.stem.rpartition("-")[2], validated(read_whole(path))
-            if snapshot is not None and slot.isdecimal():
-                found[int(slot)] = snapshot
-        return found
+        return metrics_in(self.directory, generation)
 
     def executors(self) -> dict[int, str]:
         return {}

@@ -102,10 +102,7 @@ class JournalChannel(FileChannel):
         return found
 
     def metrics(self, generation: int) -> dict[int, JsonObject]:
-        follower = self._follower
-        measured = {} if follower is None else dict(follower.state.measured)
-        read = ((slot, validated(one.snapshot)) for slot, one in measured.items() if one.generation == generation)
-        return {slot: snapshot for slot, snapshot in read if snapshot is not None}
+        return {} if self._follower is None else metrics_of(self._follower.state, generation)
 
     def executors(self) -> dict[int, str]:
         follower = self._follower
@@ -319,6 +316,12 @@ class JournalClaim:
 
     def __exit__(self, *exc: object) -> None:
         return None
+
+
+def metrics_of(state: JournalState, generation: int) -> dict[int, JsonObject]:
+    """Return the last measurements of each slot in that generation, from a journal."""
+    read = ((slot, validated(one.snapshot)) for slot, one in dict(state.measured).items() if one.generation == generation)
+    return {slot: snapshot for slot, snapshot in read if snapshot is not None}
 
 
 def reports_of(state: JournalState, generation: int, cleared: Mapping[int, InstanceHeartbeat] = _NONE) -> dict[int, JsonObject]:

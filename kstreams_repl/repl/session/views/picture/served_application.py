@@ -7,13 +7,15 @@ from types import SimpleNamespace
 from typing import Any
 
 from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.engine.metrics.metrics_snapshot import Metric, Snapshot, merged
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.instance.application_plan import ApplicationPlan
-from kstreams_repl.host.instance.control.file_channel import reports_in
-from kstreams_repl.host.instance.control.journal_channel import reports_of
+from kstreams_repl.host.instance.control.file_channel import metrics_in, reports_in
+from kstreams_repl.host.instance.control.journal_channel import metrics_of, reports_of
 from kstreams_repl.host.instance.control.journal_follower import Follower
 from kstreams_repl.host.kafka.admin import Admin
 from kstreams_repl.host.kafka.record_counter import RecordCounter
+from kstreams_repl.host.spark.client_metrics import client_metrics
 from kstreams_repl.host.spark.instance_reports import ApplicationReport, application_report
 from kstreams_repl.pictures.picture import Picture, picture_of
 from kstreams_repl.pictures.wording import counted
@@ -58,6 +60,14 @@ class ServedApplication:
         state = self._follower.state
         found = reports_of(state, state.generation) if self._files is None else reports_in(self._files, state.generation)
         return application_report(state.generation, found)
+
+    @property
+    def metrics(self) -> list[Metric]:
+        """What `Application.metrics` has."""
+        state = self._follower.state
+        found = metrics_of(state, state.generation) if self._files is None else metrics_in(self._files, state.generation)
+        own = client_metrics(self.name, self.topology, self.config, status=self.status, reports=self.reports)
+        return merged([own, *(Snapshot.read(found[slot]) for slot in sorted(found))])
 
     @property
     def versions(self) -> list[Any]:
