@@ -20,7 +20,7 @@ _ROOT = re.compile(r"--(notebook-dir|ServerApp\.root_dir|ServerApp\.notebook_dir
 
 def lab_command(arguments: tuple[str, ...], notebook: Path | None = None) -> list[str]:
     """Return the command line of JupyterLab; the user's arguments come last, so that they take precedence. Two root directories are an
-    error there, so ours is left out if there is one.
+    error there, so ours is left out if there is one, and with it what depends on it.
 
     Checks for updates and news are off: a first start should contact no host but this one.
 
@@ -31,12 +31,15 @@ def lab_command(arguments: tuple[str, ...], notebook: Path | None = None) -> lis
     folder = root / "notebooks" if root is not None and (root / "notebooks").is_dir() else Path.cwd()
     if notebook is not None:
         folder = notebook.parent
+    root_arguments = [f"--ServerApp.root_dir={folder}"]
+    if notebook is not None:  # the address that is printed, opened by hand where there is no browser, as in a container
+        root_arguments.append(f"--LabApp.default_url=/lab/tree/{notebook.name}")
     command = [
         sys.executable,
         "-P",
         "-m",
         "jupyterlab",
-        *(() if any(_ROOT.match(argument) for argument in arguments) else (f"--ServerApp.root_dir={folder}",)),
+        *(() if any(_ROOT.match(argument) for argument in arguments) else root_arguments),
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
         "--LabApp.news_url=None",
     ]

@@ -16,10 +16,11 @@ interface App extends TutorialApp {
   readonly shell: { add(widget: Widget, area: string, options?: { rank?: number }): void; activateById(id: string): void };
 }
 
+// JupyterLab's theme fills an element of its class that has a fill: the lines have none of their own
 const icon = new LabIcon({
   name: "kstreams-repl:topology",
   svgstr:
-    '<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 24 24"><g class="jp-icon3" fill="none" stroke="#616161" stroke-width="2">' +
+    '<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 24 24" fill="none"><g class="jp-icon3" stroke="#616161" stroke-width="2">' +
     '<rect x="8" y="2.5" width="8" height="5" rx="2.5"/><rect x="2.5" y="16.5" width="7" height="5"/><rect x="14.5" y="16.5" width="7" height="5"/>' +
     '<path d="M12 7.500v4.500M6 16.500V12h12v4.500"/></g></svg>',
 });

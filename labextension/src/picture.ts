@@ -15,15 +15,13 @@ class CommModel {
 
   get = (name: string): unknown => this.state[name];
 
-  on = (events: string, call: () => void): void => {
-    for (const event of events.split(" ")) {
-      if (!this.calls.has(event)) this.calls.set(event, new Set());
-      this.calls.get(event)!.add(call);
-    }
+  on = (event: string, call: () => void): void => {
+    if (!this.calls.has(event)) this.calls.set(event, new Set());
+    this.calls.get(event)!.add(call);
   };
 
-  off = (events: string, call: () => void): void => {
-    for (const event of events.split(" ")) this.calls.get(event)?.delete(call);
+  off = (event: string, call: () => void): void => {
+    this.calls.get(event)?.delete(call);
   };
 
   send = (message: unknown): void => {

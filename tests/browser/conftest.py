@@ -12,7 +12,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +49,20 @@ class Lab:
         asked = urllib.request.Request(f"{self.url}/api/{path}?token={self.token}", method=method)
         with urllib.request.urlopen(asked, timeout=60) as answer:
             return json.loads(answer.read() or "null")
+
+    def set(self, values: Mapping[str, object]) -> None:
+        """Replace its settings by these, and by those with which every cell is in the page, also those that are out of sight."""
+        settings = self.base / "home" / "settings"
+        shutil.rmtree(settings, ignore_errors=True)  # a test before may have chosen a theme
+        given = {
+            "notebook-extension/tracker": {"windowingMode": "none", "scrollPastEnd": False},
+            "apputils-extension/notification": {"fetchNews": "false"},
+            **values,
+        }
+        for name, value in given.items():
+            file = settings / "@jupyterlab" / f"{name}.jupyterlab-settings"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps(value))
 
     def end_kernels(self) -> None:
         """End what the kernels are, and fail for a process that stays: the leak check takes the server's children for its own."""
@@ -96,8 +110,12 @@ def jupyter_server(base: Path, command: list[str | Path], share: Path | None = N
         server = subprocess.Popen(
             [*command, *arguments], env=environment, cwd=base, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
         )
+
+    def address() -> str:  # it takes the next port where another process has taken the one it was given
+        return str(json.loads((home / "runtime" / f"jpserver-{server.pid}.json").read_text())["url"]) + f"api?token={token}"
+
     try:
-        yield Lab(_await(home / "runtime", server, base / "lab.log"), token, base, server)
+        yield Lab(await_answer(address, server, base / "lab.log").partition("/api?")[0], token, base, server)
     finally:
         end(server)
 
@@ -125,36 +143,25 @@ def lab(running_lab: Lab, tmp_path: Path, request: pytest.FixtureRequest) -> Ite
     """JupyterLab over a folder of the test's own, with settings and kernels of its own: (address with token, folder). A parameter is
     what becomes of comms while a cell runs: JupyterLab's setting ``commsOverSubshells``.
     """
-    settings = running_lab.base / "home" / "settings"
-    shutil.rmtree(settings, ignore_errors=True)  # a test before may have chosen a theme
-    # every cell in the page, also those that are out of sight
-    given = {
-        "notebook-extension/tracker": {"windowingMode": "none", "scrollPastEnd": False},
-        "apputils-extension/notification": {"fetchNews": "false"},
-    }
-    if hasattr(request, "param"):
-        given["apputils-extension/kernels-settings"] = {"commsOverSubshells": request.param}
-    for name, values in given.items():
-        file = settings / "@jupyterlab" / f"{name}.jupyterlab-settings"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(values))
+    over_subshells = {"apputils-extension/kernels-settings": {"commsOverSubshells": request.param}} if hasattr(request, "param") else {}
+    running_lab.set(over_subshells)
     folder = running_lab.base / tmp_path.name
     shutil.copytree(ROOT / "notebooks", folder, ignore=shutil.ignore_patterns(".kstreams", "flights-data", ".ipynb_checkpoints"))
     yield f"{running_lab.url}/lab/tree/{folder.name}/{{}}?reset&token={running_lab.token}", folder
     running_lab.end_kernels()
 
 
-def _await(runtime: Path, server: subprocess.Popen[bytes], log: Path) -> str:
-    """Return the address of the server when it answers. It takes the next port where another process has taken the one it was given."""
+def await_answer(address: Callable[[], str], server: subprocess.Popen[bytes], log: Path) -> str:
+    """Return the address of a server, once it is known and answers."""
     deadline = time.monotonic() + 180
     while True:
         try:
-            record = json.loads((runtime / f"jpserver-{server.pid}.json").read_text())
-            with urllib.request.urlopen(f"{record['url']}api?token={record['token']}", timeout=2):
-                return str(record["url"]).rstrip("/")
-        except (OSError, ValueError):  # not there, half written, or not answering yet
+            found = address()
+            with urllib.request.urlopen(found, timeout=2):
+                return found
+        except (OSError, ValueError):  # not known, half written, or not answering yet
             if server.poll() is not None or time.monotonic() > deadline:
-                pytest.fail(f"JupyterLab did not start:\n{log.read_text()[-2000:]}")
+                pytest.fail(f"the server did not start:\n{log.read_text()[-2000:]}")
             time.sleep(0.2)
 
 

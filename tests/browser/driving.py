@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,11 @@ DONE = """() => {
 def run_all(page: Any, address: str, seconds: float) -> None:
     """Open a notebook, run all its cells, and wait until the last one is done or one has failed."""
     open_notebook(page, address)
+    run_to_the_end(page, seconds)
+
+
+def run_to_the_end(page: Any, seconds: float) -> None:
+    """Run all cells of the notebook that is open, and wait until the last one is done or one has failed."""
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
     try:
@@ -56,6 +62,38 @@ def run_cells(page: Any, count: int, seconds: float = 120) -> None:
         pytest.fail("cells did not end:\n" + page.locator(".jp-Notebook").inner_text()[-6000:], pytrace=False)
     failed = page.locator('.jp-Notebook [data-mime-type$="jupyter.error"], .jp-Notebook .jp-RenderedError')
     assert failed.count() == 0, failed.first.inner_text()
+
+
+def until(page: Any, what: str, condition: Callable[[], object], seconds: float = 60) -> None:
+    """Wait until a condition holds."""
+    for _ in range(int(seconds / 0.2)):
+        if condition():
+            return
+        page.wait_for_timeout(200)
+    keep(page, "failed")
+    raise AssertionError(f"{what} did not come")
+
+
+def records_in(panel: Any) -> int:
+    """Return the number of records that an application's panel shows behind its name."""
+    shown = re.search(r"([\d,]+) records", panel.locator(".status").inner_text())
+    return int(shown[1].replace(",", "")) if shown else -1
+
+
+def check_numbers_and_buttons(page: Any, panel: Any, produce: Callable[[], object]) -> None:
+    """The panel of notebook 01 has its picture; its numbers grow with what is produced; its buttons pause and resume."""
+    until(page, "a picture", lambda: panel.locator(".canvas > svg").count() == 1)
+    assert panel.locator(".canvas > svg").get_attribute("aria-label").startswith("flight-delays: ")
+    until(page, "running", lambda: panel.get_attribute("data-status") == "running" and records_in(panel) > 0, 180)
+    for _ in range(2):
+        before = records_in(panel)
+        produce()
+        until(page, "more records", lambda before=before: records_in(panel) > before)
+        panel.locator("button.pause").click()
+        until(page, "paused", lambda: panel.get_attribute("data-status") == "paused" and panel.locator("button.resume").is_enabled())
+        assert panel.locator(".chip").inner_text() == "‖ paused"
+        panel.locator("button.resume").click()
+        until(page, "running", lambda: panel.get_attribute("data-status") == "running")
 
 
 def add_cell(page: Any, source: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.browser.conftest import CHROMIUM
-from tests.browser.driving import ARTEFACTS, choose_theme, keep, open_notebook, run_cells
+from tests.browser.driving import ARTEFACTS, choose_theme, keep, open_notebook, run_cells, until
 
 pytestmark = [
     pytest.mark.browser,
@@ -39,15 +39,6 @@ def counted(panel: Any) -> dict[str, int]:
     """Rows of the count as the panel shows them behind the selected node; while it draws them anew a row may have no second cell yet."""
     rows = [row.split("\t") for row in panel.locator(".behind .detail table").last.locator("tbody tr").all_inner_texts()]
     return {row[0]: int(row[1]) for row in rows if len(row) > 1 and row[1].isdigit()}
-
-
-def until(page: Any, what: str, condition: Any, seconds: float = 60) -> None:
-    for _ in range(int(seconds / 0.2)):
-        if condition():
-            return
-        page.wait_for_timeout(200)
-    keep(page, "failed")
-    raise AssertionError(f"{what} did not come")
 
 
 def whole(page: Any, panel: Any) -> dict[str, int]:

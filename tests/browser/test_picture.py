@@ -33,16 +33,19 @@ window.show = (state) => {
     window.sent = [];
     window.model = {
         get: (name) => state[name],
-        on: (events, call) => calls.push([events.split(" "), call]),
-        off: (events, call) => { const at = calls.findIndex((entry) => entry[1] === call); if (at >= 0) calls.splice(at, 1); },
+        on: (event, call) => calls.push([event, call]),
+        off: (event, call) => {
+            const at = calls.findIndex((entry) => entry[0] === event && entry[1] === call);
+            if (at >= 0) calls.splice(at, 1);
+        },
         send: (message) => window.sent.push(message),
         set: (changed) => {
             Object.assign(state, changed);
             const events = Object.keys(changed).map((name) => `change:${name}`);
-            for (const [wanted, call] of [...calls]) if (wanted.some((event) => events.includes(event))) call();
+            for (const call of new Set(calls.filter(([event]) => events.includes(event)).map((entry) => entry[1]))) call();
         },
         listeners: () => calls.length,
-        trigger: (event) => { for (const [wanted, call] of [...calls]) if (wanted.includes(event)) call(); },
+        trigger: (event) => { for (const [wanted, call] of [...calls]) if (wanted === event) call(); },
     };
     const el = document.createElement("div");
     document.body.replaceChildren(el);

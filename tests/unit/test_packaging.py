@@ -122,6 +122,22 @@ def test_the_dev_container_calls_commands_that_exist_and_starts_the_tutorial() -
     assert container["forwardPorts"] == [8888]
 
 
+def test_a_binder_session_opens_a_copy_of_the_tutorial_with_the_java_of_spark(tmp_path: Path) -> None:
+    """As repo2docker does: `start` gets the command of the session. That JupyterLab opens it, tests/browser/test_tutorial.py shows."""
+    environment = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "JUPYTER_CONFIG_PATH")}
+    environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    told = "import json, os; print(json.dumps([os.environ[name] for name in ('JUPYTER_CONFIG_PATH', 'JAVA_HOME')]))"
+    command = [ROOT / "binder" / "start", "python", "-c", told]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    config, java = json.loads(done.stdout)
+    assert (Path(java) / "bin" / "java").is_file()
+    settings = json.loads((Path(config) / "jupyter_config.json").read_text(encoding="utf-8"))
+    (address,) = {settings[app]["default_url"] for app in ("LabApp", "ServerApp")}
+    copy = tmp_path / address.removeprefix("/lab/tree/")
+    assert copy.read_bytes() == (ROOT / "notebooks" / "tutorial.ipynb").read_bytes()
+
+
 @pytest.mark.slow
 def test_the_same_source_gives_the_same_wheel_and_sdist_in_any_folder_at_any_time(tmp_path: Path) -> None:
     """The second pair is built from the first sdist, so a distributor's wheel is the published one too."""

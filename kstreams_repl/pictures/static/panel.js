@@ -441,17 +441,18 @@ function render({ model, el }) {
     if (model.get("detail") || model.get("planned")) dismissed = false;
     explain();
   };
-  const listen = [
-    ["change:svg", draw],
-    ["change:marks change:flows", update],
-    ["change:status change:note change:busy change:planned change:changed change:outdated change:view change:detached", statusChanged],
-    ["change:failure change:detail change:about change:values change:planned", arrived],
-    ["change:history change:shape_history", drawHistories],
-    ["change:paging", showPaging],
-    ["change:selected", chosenElsewhere],
-    ["change:busy", answered],
-  ];
-  for (const [events, call] of listen) model.on(events, call);
+  // one name per call: only Jupyter's models accept several
+  const listeners = [
+    [draw, "svg"],
+    [update, "marks", "flows"],
+    [statusChanged, "status", "note", "busy", "planned", "changed", "outdated", "view", "detached"],
+    [arrived, "failure", "detail", "about", "values", "planned"],
+    [drawHistories, "history", "shape_history"],
+    [showPaging, "paging"],
+    [chosenElsewhere, "selected"],
+    [answered, "busy"],
+  ].flatMap(([call, ...names]) => names.map((name) => [`change:${name}`, call]));
+  for (const [event, call] of listeners) model.on(event, call);
   const life = watchKernel({ model, root, alive: () => send({ do: "alive" }), changed: () => statusChanged() });
   draw();
   showStatus();
@@ -461,7 +462,7 @@ function render({ model, el }) {
     viewport.stop();
     clearTimeout(unanswered);
     clearTimeout(typing);
-    for (const [events, call] of listen) model.off(events, call);
+    for (const [event, call] of listeners) model.off(event, call);
     send({ do: "gone" });
   };
 }

@@ -43,6 +43,7 @@ background:var(--jp-layout-color0,transparent);cursor:grab;user-select:none;resi
 .ks-panel .canvas:focus-visible{outline:2px solid var(--jp-brand-color1,#0969da)}
 .ks-panel .canvas>svg{display:block;margin:0 auto;max-width:none}
 .ks-panel [data-node]{cursor:pointer}
+.ks-panel [data-node] .outline{outline:none} /* marimo has a class of this name, which draws a frame */
 .ks-panel [data-node].selected .outline{stroke-width:4}
 .ks-panel .map{position:absolute;right:18px;bottom:18px;border:1px solid var(--ks-edge);border-radius:4px;cursor:crosshair;
 background:var(--jp-layout-color0,Canvas);opacity:.93;touch-action:none}

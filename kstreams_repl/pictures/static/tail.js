@@ -47,15 +47,14 @@ function render({ model, el }) {
     table.innerHTML = model.get("html");
   };
   button.addEventListener("click", () => send({ do: model.get("running") ? "stop" : "continue" }));
-  model.on("change:html", draw);
-  model.on("change:running change:title", showStatus);
+  const listeners = [["change:html", draw], ["change:running", showStatus], ["change:title", showStatus]];
+  for (const [event, call] of listeners) model.on(event, call);
   const life = watchKernel({ model, root, alive: () => send({ do: "alive" }), changed: () => showStatus() });
   draw();
   showStatus();
   return () => {
     life.stop();
-    model.off("change:html", draw);
-    model.off("change:running change:title", showStatus);
+    for (const [event, call] of listeners) model.off(event, call);
     send({ do: "gone" });
   };
 }

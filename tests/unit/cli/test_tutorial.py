@@ -30,6 +30,7 @@ def test_the_tutorial_opens_a_copy_in_a_folder_of_its_own(started: list[list[str
     assert done.exit_code == 0 and copy.read_bytes() == (ROOT / "notebooks" / "tutorial.ipynb").read_bytes()
     (command,) = started
     assert f"--ServerApp.root_dir={copy.parent}" in command and command[-2:] == [str(copy), "--no-browser"]
+    assert "--LabApp.default_url=/lab/tree/tutorial.ipynb" in command, "the address that is printed opens it, too"
 
 
 def test_what_the_user_has_written_is_never_overwritten(started: list[list[str]], tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ const state = {
 const listeners = [];
 const model = {
   get: (name) => state[name],
-  on: (events, call) => listeners.push([events.split(" "), call]),
+  on: (event, call) => listeners.push([event, call]),
   off: () => {},
   send: (message) => {
     if (message.do === "select") choose(String(message.shape ?? ""));
@@ -21,8 +21,9 @@ const model = {
 
 function set(changes) {
   Object.assign(state, changes);
-  const names = new Set(Object.keys(changes).map((name) => `change:${name}`));
-  for (const [events, call] of listeners) if (events.some((event) => names.has(event))) call();
+  const events = new Set(Object.keys(changes).map((name) => `change:${name}`));
+  const calls = new Set(listeners.filter(([event]) => events.has(event)).map(([, call]) => call));
+  for (const call of calls) call();
 }
 
 const TIMED = { window: "windows", "timestamped-window": "windows", "time-ordered-window": "windows", session: "sessions", versioned: "versions" };
