@@ -32,6 +32,7 @@ def exported(module: str) -> dict[str, Any]:
     return {name: getattr(loaded, name) for name in names if name not in left_out}
 
 
+@functools.cache
 def classes() -> dict[str, type]:
     """Public classes by name."""
     found = {}
@@ -61,6 +62,7 @@ def methods(cls: type) -> dict[str, Callable[..., Any]]:
     return found
 
 
+@functools.cache
 def functions() -> dict[str, Callable[..., Any]]:
     """Public functions, methods and constructors, by ``name`` or ``Class.method``."""
     found: dict[str, Callable[..., Any]] = {}

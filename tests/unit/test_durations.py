@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from datetime import timedelta
@@ -58,6 +59,7 @@ DELEGATES = {
 """What a waiting function hands its seconds to."""
 
 
+@functools.cache
 def durations() -> list[tuple[str, str]]:
     """Every duration of a public function: the function and the parameter."""
     return [
