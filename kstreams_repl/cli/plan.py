@@ -26,7 +26,7 @@ def main(topology: str, as_json: bool, **options: Any) -> int:
 
     given = settings_of(options)
     name, place = given.command.get("application.id", topology.rpartition(":")[2]), given.command
-    where: dict[str, Any] = {**given.client, "directory": place.get("repl.directory"), "spark": place.get("spark.master")}
+    where: dict[str, Any] = {**given.client, "directory": place.get("repl.directory"), "spark": given.spark or None}
     thing = made(lambda: load(topology))
     with connect(place.get("bootstrap.servers"), prestart=False, report=lambda line: None, **where) as session:
         try:

@@ -38,7 +38,7 @@ from kstreams_repl.system.errors import (
 )
 from kstreams_repl.system.files import replacing
 from kstreams_repl.system.log_context import write_to_stderr
-from kstreams_repl.system.types import JsonMapping
+from kstreams_repl.system.types import JsonMapping, SparkMaster
 
 if TYPE_CHECKING:
     from kstreams_repl.host.spark.deployment import Deployment
@@ -97,7 +97,7 @@ def main(topology: str, print_config: bool, log_format: str, drain: float, batch
             return 0
     except KStreamsError as error:
         return _ended(REFUSED, name, error, report)
-    where: dict[str, Any] = {"broker": given.command.get("bootstrap.servers"), "spark": given.command.get("spark.master"),
+    where: dict[str, Any] = {"broker": given.command.get("bootstrap.servers"), "spark": given.spark or None,
              "directory": given.command.get("repl.directory"), "client": given.client}  # fmt: skip
     if batch:
         ends = {key: options[key] for key in ("stop_at", "on_end", "create_topics")}
@@ -204,7 +204,7 @@ def batch_run(
     *,
     defaults: Mapping[str, Any] | None = None,
     broker: str | None = None,
-    spark: str | None = None,
+    spark: SparkMaster = None,
     directory: str | None = None,
     client: Mapping[str, Any] | None = None,
     stop_at: str = "eol",
@@ -234,7 +234,7 @@ def batch_run(
 
 
 def _connected(
-    broker: str | None, spark: str | None, directory: str | None, client: Mapping[str, Any] | None = None, **more: Any
+    broker: str | None, spark: SparkMaster, directory: str | None, client: Mapping[str, Any] | None = None, **more: Any
 ) -> Session:
     from kstreams_repl import connect
 

@@ -34,17 +34,19 @@ class RunSettings:
         command: the values of `COMMAND_KEYS` that were given.
         application: settings of the application.
         client: settings with which every client connects.
+        spark: settings of Spark, its master included.
         origins: where each key was given last.
     """
 
     command: Mapping[str, str]
     application: Mapping[str, Any]
     client: Mapping[str, Any]
+    spark: Mapping[str, str]
     origins: Mapping[str, str] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
         """Return one line for each setting, with where it was given; secrets masked."""
-        given: dict[str, Any] = {**self.command, **self.application, **self.client}
+        given: dict[str, Any] = {**self.command, **self.application, **self.client, **self.spark}
         return [f"{key} = {_shown(key, given[key])}  ({self.origins[key]})" for key in sorted(given)]
 
 
@@ -72,12 +74,14 @@ def gather(file: Path | None, environment: Mapping[str, str], flags: Sequence[st
             take({name.removeprefix(VARIABLE).lower().replace("_", "."): environment[name]}, name)
     take(pairs(flags), "--config")
     take({key: value for key, value in command.items() if value is not None}, "flag")
-    rest: dict[str, Any] = {key: _value(text) for key, text in given.items() if key not in COMMAND_KEYS}
+    spark = {key: text for key, text in given.items() if key.startswith("spark.")}
+    rest: dict[str, Any] = {key: _value(text) for key, text in given.items() if key not in COMMAND_KEYS and key not in spark}
     StreamsConfig({key: MASK if isinstance(value, Secret) else value for key, value in rest.items()})
     return RunSettings(
         {key: given[key] for key in COMMAND_KEYS if key in given},
         {key: value for key, value in rest.items() if not key.startswith(_CONNECTION)},
         {key: value for key, value in rest.items() if key.startswith(_CONNECTION)},
+        spark,
         origins,
     )
 

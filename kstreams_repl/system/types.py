@@ -67,6 +67,10 @@ def is_async(function: object) -> bool:
     return any(inspect.iscoroutinefunction(call) or inspect.isasyncgenfunction(call) for call in calls)
 
 
+SparkMaster = str | Mapping[str, str] | None
+"""The address of a Spark master, settings of Spark with it (``spark.master``), or None: local."""
+
+
 class TopicPartition(NamedTuple):
     topic: str
     partition: int

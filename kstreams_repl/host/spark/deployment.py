@@ -53,7 +53,7 @@ from kstreams_repl.system.errors import (
     TaskMigratedError,
 )
 from kstreams_repl.system.forks import OwnLock
-from kstreams_repl.system.types import JsonMapping
+from kstreams_repl.system.types import JsonMapping, SparkMaster
 
 _LOST_SECONDS = 3.0  # for the running instances to commit, when others have no slot and cannot answer
 _PROGRESS_SECONDS = 5.0
@@ -83,7 +83,7 @@ class Deployment:
         config: StreamsConfig | Mapping[str, object],
         *,
         spark: Any = None,
-        master: str | None = None,
+        master: SparkMaster = None,
         slots: int = LOCAL_SLOTS,
         settings: ClientSettings | None = None,
         failpoints: str = "",

@@ -38,7 +38,8 @@ def connect(
     Args:
         bootstrap_servers: ``host:port``, comma separated; None: an embedded Kafka that starts when it is first needed and ends
             with this process. Its data are kept in `directory`.
-        spark: a Spark session, or a master (``"local[8]"``, ``"spark://host:7077"``); None: a local one, which starts in the
+        spark: a Spark session, a master (``"local[8]"``, ``"spark://host:7077"``), or settings of Spark with it
+            (``{"spark.master": "spark://host:7077", "spark.executor.memory": "2g"}``); None: a local one, which starts in the
             background.
         config: settings of every application of this session, by their Kafka Streams names.
         schema_registry: address of the Schema Registry, or the settings of confluent-kafka's ``SchemaRegistryClient``
@@ -64,7 +65,7 @@ def connect(
     """
     properties = {name.replace("_", "."): value for name, value in client_settings.items()}
     where = SessionDirectory(directory)
-    given_spark = spark if spark is None or isinstance(spark, str) else id(spark)
+    given_spark = spark if spark is None or isinstance(spark, str | Mapping) else id(spark)
     asked = (bootstrap_servers, given_spark, repr(where), properties, dict(config or {}), schema_registry)
     for before, session in _latest:
         if before == asked and not session.closed:
@@ -83,8 +84,8 @@ def connect(
         ensure_reachable(settings)
     session = Session(
         settings,
-        spark=None if isinstance(spark, str) else spark,
-        master=spark if isinstance(spark, str) else None,
+        spark=None if isinstance(spark, str | Mapping) else spark,
+        master=spark if isinstance(spark, str | Mapping) else None,
         config=config,
         directory=where,
         client_settings=properties,

@@ -34,6 +34,7 @@ from kstreams_repl.repl.session.shutdown import end_all, meanwhile
 from kstreams_repl.repl.session.spark_host import SparkHost
 from kstreams_repl.repl.session.topic_access import TopicAccess
 from kstreams_repl.system.errors import ConfigError
+from kstreams_repl.system.types import SparkMaster
 
 
 @checked_calls
@@ -52,7 +53,7 @@ class Session(TopicAccess):
         settings: ClientSettings | None,
         *,
         spark: object = None,
-        master: str | None = None,
+        master: SparkMaster = None,
         config: Mapping[str, object] | None = None,
         directory: SessionDirectory | None = None,
         client_settings: Mapping[str, object] | None = None,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
+
+from kstreams_repl.system.errors import ConfigError
+from kstreams_repl.system.types import SparkMaster
 
 if TYPE_CHECKING:
     from kstreams_repl.host.spark.startup.prestart import Prestart
@@ -14,14 +17,24 @@ class SparkHost:
 
     Args:
         given: a Spark session that belongs to the user.
-        master: the master of the session to start; None: local.
+        master: the master of the session to start, or settings of Spark with it; None: local.
+
+    Raises:
+        ConfigError: with speculative execution.
 
     Attributes:
         prestart: starts Spark ahead of the first deploy; None: no prestart.
         used: whether this process's applications, or the user, have asked for Spark.
     """
 
-    def __init__(self, given: Any, master: str | None) -> None:
+    def __init__(self, given: Any, master: SparkMaster) -> None:
+        settings = master if isinstance(master, Mapping) else {} if given is None else dict(given.sparkContext.getConf().getAll())
+        if settings.get("spark.speculation") == "true":
+            raise ConfigError(
+                "spark.speculation runs a slow task a second time, and the tasks here are instances, which run as long as the application",
+                hint="leave it off; a worker that does not answer is replaced and fenced",
+                key="spark.speculation",
+            )
         self.given = given
         self.requested_master = master
         self.prestart: Prestart | None = None
@@ -30,6 +43,11 @@ class SparkHost:
     @property
     def master(self) -> str | None:
         """The master that was requested, or that of the given Spark session; None: local."""
+        return self.wanted.get("spark.master") if isinstance(self.wanted, Mapping) else self.wanted
+
+    @property
+    def wanted(self) -> SparkMaster:
+        """What to start another Spark session with: what was requested, or the master of the given one."""
         return self.requested_master if self.given is None else str(self.given.sparkContext.master)
 
     @property

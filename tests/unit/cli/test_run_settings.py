@@ -28,12 +28,14 @@ def test_flags_override_the_environment_and_that_the_file(tmp_path: Path) -> Non
     file = tmp_path / "app.properties"
     file.write_text(FILE)
     environment = {"KSTREAMS_CONFIG_NUM_STREAM_THREADS": "3", "KSTREAMS_CONFIG_COMMIT_INTERVAL_MS": "200", "KSTREAMS_DEBUG": "1"}
-    found = gather(file, environment, ["commit.interval.ms=300"], {"application.id": "orders", "repl.http": None})
+    flags = ["commit.interval.ms=300", "spark.executor.memory=1g"]
+    found = gather(file, environment, flags, {"application.id": "orders", "repl.http": None})
     assert found.command == {"application.id": "orders", "bootstrap.servers": "one:9092,two:9092"}
     assert found.application == {
         "processing.guarantee": "exactly_once_v2", "num.stream.threads": "3", "consumer.fetch.min.bytes": "5", "commit.interval.ms": "300",
     }  # fmt: skip
     assert isinstance(found.client["sasl.password"], SecretReference) and found.client["ssl.key.password"] == "hunter2"
+    assert found.spark == {"spark.executor.memory": "1g"}
     shown = "\n".join(found.lines())
     assert "hunter2" not in shown and "ssl.key.password = ********" in shown
     assert "num.stream.threads = 3  (KSTREAMS_CONFIG_NUM_STREAM_THREADS)" in shown and "commit.interval.ms = 300  (--config)" in shown

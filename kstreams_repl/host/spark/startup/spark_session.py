@@ -7,6 +7,7 @@ Spark gives up. All ports are on loopback, and Spark's log is quiet.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import threading
@@ -26,6 +27,7 @@ from kstreams_repl.system.errors import DeployError
 from kstreams_repl.system.extras import extras
 from kstreams_repl.system.forks import when_forked
 from kstreams_repl.system.java import find_java, shim_cache, spark_environment
+from kstreams_repl.system.types import SparkMaster
 
 LOCAL_SLOTS = 32
 """More than cores: instances mostly wait, and a free slot costs nothing."""
@@ -59,6 +61,9 @@ _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.driver.extraJavaOptions": f"-Xms96m -XX:+UseSerialGC {_LATE_C2} -XX:-UsePerfData",
 }
+
+_ELSEWHERE = {name: value for name, value in _SETTINGS.items() if name not in ("spark.driver.host", "spark.driver.bindAddress")}
+"""For a master on another host, whose executors must reach the driver."""
 
 _NOISY = (
     "org.apache.spark.api.python",
@@ -94,8 +99,12 @@ _wanted = threading.Event()
 """Set when a caller waits for Spark or has it: starting workers in advance would then get in the way."""
 
 
+def _is_here(address: str) -> bool:
+    return not is_cluster_address(address) or re.match(r"local-cluster\[|spark://(127\.|localhost)", address) is not None
+
+
 def get_session(
-    master: str | None = None,
+    master: SparkMaster = None,
     *,
     slots: int = LOCAL_SLOTS,
     settings: Mapping[str, str] | None = None,
@@ -104,7 +113,8 @@ def get_session(
     """Return the running Spark session, or start one.
 
     Args:
-        master: any Spark master; None: ``local[slots,8]``. Ignored when a session is running.
+        master: any Spark master, or settings of Spark with it (``spark.master``); None: ``local[slots,8]``. Ignored when a session is
+            running.
         slots: number of Python workers that may run at once on local Spark.
         settings: additional Spark configuration, which overrides the defaults here.
         cancelled: when set, abandons a JVM that is still starting.
@@ -128,9 +138,10 @@ def get_session(
             active = SparkSession.builder.getOrCreate()
         if active is not None:
             return active
-        address = master or f"local[{slots},{TASK_FAILURES}]"
+        given = {"spark.master": master} if isinstance(master, str) else {**(master or {})}
+        address = given.setdefault("spark.master", f"local[{slots},{TASK_FAILURES}]")
         apart = _CLUSTER_SETTINGS if is_cluster_address(address) else own_user_only()
-        chosen = {**_SETTINGS, "spark.master": address, **apart, **(settings or {})}
+        chosen = {**(_SETTINGS if _is_here(address) else _ELSEWHERE), **apart, **given, **(settings or {})}
         conf = SparkConf(loadDefaults=False)
         for name, value in chosen.items():
             conf.set(name, value)

@@ -41,7 +41,7 @@ from kstreams_repl.repl.session.application.detached.mailbox import FAILED, STAR
 from kstreams_repl.system.errors import ConfigError, DetachedApplicationError, KStreamsError
 from kstreams_repl.system.processes import last_lines, let_go, open_log, start_apart
 from kstreams_repl.system.secrets import to_plain
-from kstreams_repl.system.types import JsonObject
+from kstreams_repl.system.types import JsonObject, SparkMaster
 
 DRIVER = "kstreams_repl.repl.session.application.detached.driver"
 _POLL_SECONDS = 0.02
@@ -62,7 +62,7 @@ class DetachedDeployment:
         master: of the process's own Spark; None: local.
     """
 
-    def __init__(self, topology: Topology, config: StreamsConfig, settings: ClientSettings, session: Path, master: str | None) -> None:
+    def __init__(self, topology: Topology, config: StreamsConfig, settings: ClientSettings, session: Path, master: SparkMaster) -> None:
         self.config = config
         self.topology = topology
         self.application_id = str(config["application.id"])

@@ -51,7 +51,7 @@ class ApplicationRegistry(dict[str, ApplicationCore]):
 
         client = self._client
         if detached:
-            apart = DetachedDeployment(topology, config, client.settings, client.directory.path, client.spark.master)
+            apart = DetachedDeployment(topology, config, client.settings, client.directory.path, client.spark.wanted)
             client.at_close.append(apart.close)
             return apart
         mailbox = Mailbox(state_root(config), name)
