@@ -8,6 +8,7 @@ punctuation changes state that no offset tells of.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -17,6 +18,7 @@ from kstreams_repl.engine.runtime.task import TaskSpec
 from kstreams_repl.engine.runtime.task_specs import task_specs
 from kstreams_repl.engine.stores.engine.lmdb import ENGINE_PREFIX
 from kstreams_repl.engine.topology.partitions import resolve_partitions
+from kstreams_repl.host.instance.state.owner_token import generation_of
 from kstreams_repl.system.types import TaskId
 from tests.faults.simulation.broker import Broker, Entry
 from tests.faults.simulation.calls import ask, pay
@@ -132,10 +134,13 @@ def number_of(entry: Entry) -> int:
     return int((entry.value or b"").split(b":")[0])
 
 
-def violations(broker: Broker, disk: Disk, paths: dict[TaskId, str], sent: dict[bytes, list[int]], *, exactly: bool) -> list[str]:
+def violations(
+    broker: Broker, disk: Disk, paths: dict[TaskId, str], sent: dict[bytes, list[int]], *, exactly: bool, generation: int
+) -> list[str]:
     """What is wrong at the end, in words; empty when all is well.
 
     Args:
+        generation: the last one.
         sent: the numbers that were written, by key, in order.
     """
     found: list[str] = []
@@ -180,7 +185,7 @@ def violations(broker: Broker, disk: Disk, paths: dict[TaskId, str], sent: dict[
         if have != count if exactly else have < count:
             found.append(f"totals changelog: {key!r} is {have}, should be {count}")
     for task, path in paths.items():
-        found += _compare(broker, disk, task, path)
+        found += _compare(broker, disk, task, path, generation)
     return found
 
 
@@ -193,16 +198,24 @@ def waiting_calls(broker: Broker) -> int:
     )
 
 
-def _replayed(broker: Broker, store: str, partition: int | None = None) -> dict[bytes | None, bytes | None]:
+def _replayed(
+    broker: Broker, store: str, partition: int | None = None, among: Sequence[Entry] | None = None
+) -> dict[bytes | None, bytes | None]:
+    """The rows that a store has by its committed changelog, or by those of its entries that are among the given ones."""
     rows: dict[bytes | None, bytes | None] = {}
+    some = None if among is None else set(map(id, among))
     for number, entries in broker.visible(f"{APPLICATION}-{store}-changelog").items():
         if partition is None or number == partition:
-            rows.update((entry.key, entry.value) for entry in entries)
+            rows.update((entry.key, entry.value) for entry in entries if some is None or id(entry) in some)
     return {key: value for key, value in rows.items() if value is not None}
 
 
-def _compare(broker: Broker, disk: Disk, task: TaskId, path: str) -> list[str]:
-    """A task's stores on the disk against the replay of their committed changelogs."""
+def _compare(broker: Broker, disk: Disk, task: TaskId, path: str, generation: int) -> list[str]:
+    """A task's stores on the disk against the replay of their committed changelogs.
+
+    A zombie of an earlier generation may take the owner token late, and then leave. The owner's stores then miss what it had put off to
+    write, which the next start reads from the changelog: such a store must hold all up to its position, and nothing else.
+    """
     file = disk.files.get(path)
     if file is None:
         return [f"task {task} has no store"]
@@ -216,12 +229,13 @@ def _compare(broker: Broker, disk: Disk, task: TaskId, path: str) -> list[str]:
     asked = (f"{APPLICATION}-asked-changelog", task.partition)
     for store in ("seen", "ticks", *(["asked"] if asked in broker.logs else [])) if task.subtopology == 0 else ("totals",):
         rows = {key: value[-8:] for key, value in file.trees.get(f"{ENGINE_PREFIX}{store}".encode(), {}).items()}
-        replay = _replayed(broker, store, task.partition)
         log = broker.logs[(f"{APPLICATION}-{store}-changelog", task.partition)]
         stored = file.trees.get(b"meta", {}).get(f"p:{APPLICATION}-{store}-changelog-{task.partition}".encode())
         position = 0 if stored is None else int.from_bytes(stored, "big")
         behind = [entry for entry in log.entries[position:] if not entry.marker and entry.transaction in (None, *committed)]
-        if behind or position > log.end:
+        robbed = generation_of(file.trees[b"meta"][b"owner"].decode()) < generation
+        replay = _replayed(broker, store, task.partition, log.entries[:position] if behind and robbed else None)
+        if (behind and not robbed) or position > log.end:
             found.append(f"store {store} of {task}: its position {position} leaves {len(behind)} committed records out")
         if rows != replay:
             differing = sorted(key or b"" for key in {*rows, *replay} if rows.get(key or b"") != replay.get(key))

@@ -401,7 +401,7 @@ class Scenario:
         found += [f"an instance failed: {failure['error']}: {failure['message']}\n{failure['trace']}" for failure in failures]
         if not found:
             paths = {task: str(task_directory(self.directory, APPLICATION, task).resolve()) for task in self.specs}
-            found = violations(self.broker, self.disk, paths, self.sent, exactly=self.exactly)
+            found = violations(self.broker, self.disk, paths, self.sent, exactly=self.exactly, generation=self.lease.generation)
         world.close()
         found += SimulatedResultLog.repeated
         found += [f"a kill was taken for a failure: {error!r}" for error in self.failures if isinstance(_first_cause(error), Killed)]

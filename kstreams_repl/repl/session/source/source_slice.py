@@ -18,7 +18,7 @@ import linecache
 import math
 import sys
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -346,6 +346,7 @@ def _parsed(number: int, text: CellText) -> Iterator[_Statement]:
     except SyntaxError:  # a cell that did not run
         return
     future = any(isinstance(node, ast.ImportFrom) and node.module == "__future__" for node in tree.body)
+    lines = text.text.split("\n")  # the lines that the parser counts: a form feed or U+2028 in a text ends none
     for node in tree.body:
         if isinstance(node, ast.If) and "__name__" in names_of(node.test).reads:
             continue
@@ -353,11 +354,10 @@ def _parsed(number: int, text: CellText) -> Iterator[_Statement]:
             continue
         first = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", ()))])
         last = node.end_lineno or node.lineno
-        lines = text.text.splitlines()[first - 1 : last]
         alone = node.col_offset == 0 and not shares_lines(tree, node)
-        source, built = "\n".join(lines) if alone else ast.unparse(node), _built(node)
+        source, built = "\n".join(lines[first - 1 : last]) if alone else ast.unparse(node), _built(node)
         names = names_of(node, annotations=not future)
-        original = {first: source} if built is None else {line: text for line, text in _arguments_in(node, text.text)}
+        original = {first: source} if built is None else dict(_arguments_in(node, lines))
         yield _Statement(
             (number, _in_text(node.lineno, node.col_offset)),
             source,
@@ -376,11 +376,14 @@ def _parsed(number: int, text: CellText) -> Iterator[_Statement]:
         )
 
 
-def _arguments_in(node: ast.stmt, text: str) -> Iterator[tuple[int, str]]:
+def _arguments_in(node: ast.stmt, lines: Sequence[str]) -> Iterator[tuple[int, str]]:
     """Yield the first line and the text of what a statement deploys."""
     for argument in map(_argument, _deploying(node)):
-        if argument is not None:
-            yield argument.lineno, ast.get_source_segment(text, argument) or ""
+        if argument is not None and argument.end_lineno is not None:
+            taken = [line.encode() for line in lines[argument.lineno - 1 : argument.end_lineno]]  # columns count bytes
+            taken[-1] = taken[-1][: argument.end_col_offset]
+            taken[0] = taken[0][argument.col_offset :]
+            yield argument.lineno, b"\n".join(taken).decode()
 
 
 def _deploying(node: ast.AST) -> Iterator[ast.Call]:
