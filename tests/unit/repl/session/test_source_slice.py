@@ -316,3 +316,10 @@ def topology():
     builder.stream("in", value_serde="string").map_values(change).to("out", value_serde="string")
     return builder
 """
+
+
+def test_a_text_with_a_form_feed_or_a_separator_moves_no_line(tmp_path: Path) -> None:
+    """`str.splitlines` counts them as ends of lines; Python's parser does not."""
+    script = SCRIPT.replace("import json as js", 'strange = "a\u2028b\x0cc"\nimport json as js')
+    session = deployed(script, tmp_path)
+    assert diff(same(session).run(), session.topology).empty
