@@ -185,8 +185,14 @@ def test_nothing_is_published_before_all_tests_have_passed() -> None:
 
 
 def test_the_image_copies_what_the_wheel_is_built_from() -> None:
-    copied = re.findall(r"^COPY (?:--\S+ )?(.+) \S+$", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
+    copied = re.findall(r"^COPY (?!--from)(?:--\S+ )?(.+) \S+$", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
     names = {name for line in copied for name in line.split()}
     wheel = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert {*wheel["only-include"], "pyproject.toml", PROJECT["project"]["readme"], "requirements.lock"} <= names
     assert all((ROOT / name).exists() for name in names)
+
+
+def test_the_service_image_selects_extras_that_exist_and_no_notebook() -> None:
+    (selected,) = re.findall(r"/source\[([\w,]+)\]", (ROOT / "Dockerfile").read_text(encoding="utf-8"))
+    extras = PROJECT["project"]["optional-dependencies"]
+    assert {"spark", "queries"} <= set(selected.split(",")) <= extras.keys() - {"notebook", "all", *FOR_TESTS}
