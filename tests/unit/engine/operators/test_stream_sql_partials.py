@@ -94,6 +94,9 @@ AGGREGATES = """count(*) AS n, count(amount) AS known, count_if(amount > 0) AS g
     sum(amount::DECIMAL(9, 2) * 0.25) AS quarter"""
 
 
+RECORDS = 80
+
+
 @pytest.mark.parametrize(
     "query",
     [
@@ -111,10 +114,10 @@ AGGREGATES = """count(*) AS n, count(amount) AS known, count_if(amount > 0) AS g
 @pytest.mark.parametrize("seed", [1, 2])
 def test_any_division_into_batches_gives_what_the_query_gives_over_all_records(query: str, seed: int) -> None:
     chance = random.Random(seed)
-    rows = orders(250, seed)
+    rows = orders(RECORDS, seed)
     expected = sorted(map(text, over_all(query, rows)))
     assert len(expected) > 1
-    for cuts in ([], list(range(1, 250)), sorted(chance.sample(range(1, 250), 9))):
+    for cuts in ([], list(range(1, RECORDS)), sorted(chance.sample(range(1, RECORDS), 9))):
         assert sorted(map(text, merged(query, rows, cuts).values())) == expected
 
 
