@@ -36,7 +36,7 @@ def main(topology: str, as_json: bool, **options: Any) -> int:
             note = "it never ran here"
         else:
             plan = app.edit(thing, dry_run=True)
-            rows = _settings(app._core.config, session.client.application_config(name, given.application))
+            rows = _settings(app.config, session.client.application_config(name, given.application))
             refused = bool(plan.diff.refused or plan.diff.refused_schemas)
             table = plan.table()
             status = REFUSED if refused else CHANGED if rows or not plan.diff.empty else 0

@@ -117,7 +117,12 @@ class Driver:
             self._config, self._version, self._deployment = driven.config, driven.version, driven.deployment
             # 4. Start.
             self._deployment.start()
-            started()
+            try:
+                started()
+            except BaseException:
+                with suppress(DeployError):
+                    self._deployment.stop()
+                raise
         except BaseException as error:
             self._write_record(state=FAILED, failure=_failure_of(error))
             self._close()
