@@ -54,6 +54,8 @@ else first (`tests/by_file.py`)."""
 
 
 FILES_OF_ONE_PROCESS = 20
+NEAREST = 16
+"""Of the test files that a change can break, ``--changed`` runs so many: an answer within a minute."""
 
 
 def pytest_command(everything: bool, arguments: tuple[str, ...], chosen: Sequence[str] = ()) -> list[str]:
@@ -87,16 +89,18 @@ def choose_changed(root: Path, since: str | None) -> list[str]:
 
     files = changed_files(root, since)
     tests = Checkout.read(root).choose(files)
+    chosen = tests if since else tests[:NEAREST]
     click.echo(f"changed: {', '.join(files[:5]) or 'nothing'}{f' and {len(files) - 5} more' if len(files) > 5 else ''}")
-    click.echo(f"chosen: {len(tests)} test files")
+    left = "" if len(chosen) == len(tests) else f" of {len(tests)}, the nearest to the change; --since HEAD runs all of them"
+    click.echo(f"chosen: {len(chosen)} test files{left}")
     sys.stdout.flush()
-    return tests
+    return chosen
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.option("--all", "everything", is_flag=True, help="Include the slow tests: many repetitions, full fault counts.")
-@click.option("--changed", is_flag=True, help="Only the tests that your changes can break: since the branch left its upstream.")
-@click.option("--since", metavar="COMMIT", help="Like --changed, compared with this commit.")
+@click.option("--changed", is_flag=True, help="Only the nearest tests that your changes can break: an answer in a minute.")
+@click.option("--since", metavar="COMMIT", help="All tests that the changes since this commit can break.")
 @click.argument("pytest_arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def main(context: click.Context, everything: bool, changed: bool, since: str | None, pytest_arguments: tuple[str, ...]) -> None:

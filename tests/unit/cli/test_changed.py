@@ -98,3 +98,13 @@ def test_a_commit_that_git_does_not_know_is_an_error_with_a_hint(repository: Pat
     with pytest.raises(KStreamsError, match="cannot compare") as error:
         changed_files(repository, since="nowhere")
     assert "--since HEAD~3" in str(error.value.hint)
+
+
+def test_changed_runs_the_nearest_and_says_how_many_there_are(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    file = "kstreams_repl/engine/operators/streams/stream_filter.py"
+    monkeypatch.setattr("workshop.commands.changed.changed_files", lambda root, since: [file])
+    nearest = command.choose_changed(ROOT, None)
+    assert nearest[0] == "tests/unit/engine/operators/test_stateless.py" and len(nearest) == command.NEAREST
+    told = capsys.readouterr().out
+    everything = command.choose_changed(ROOT, "HEAD")
+    assert everything[: len(nearest)] == nearest and f"chosen: {len(nearest)} test files of {len(everything)}, the nearest" in told
