@@ -149,7 +149,7 @@ class Traffic:
         """Wait until so many records are counted and return the longest silence of a partition since that time, in seconds."""
         settle(lambda: self.received >= sent, f"{sent} outputs", FLOWS_SECONDS, story=lambda: (self.received, story()))
         times = [[since, *(each for each in one if each > since)] for one in self.arrivals]
-        return max(after - before for one in times for before, after in itertools.pairwise(one))
+        return max((after - before for one in times for before, after in itertools.pairwise(one)), default=0.0)
 
     def violations(self) -> list[str]:
         """Counts of a key that are not 1, 2, 3, … once each."""
