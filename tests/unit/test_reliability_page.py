@@ -18,8 +18,8 @@ def test_the_last_note_of_each_fault_is_on_the_page(tmp_path: Path, monkeypatch:
     note("R10", "restores", 50, 0, longest_s=3)
     note("R2", "kills", 7, 0)
     text = page([json.loads(line) for line in notes.read_text().splitlines()])
-    assert "| R10 | restores; longest s 3 | 50 | 0 |" in text and "| R10 | restores | 1 | 1 |" not in text
-    assert text.index("| R2 |") < text.index("| R10 |")
+    assert "- **R10** restores (50)\n" in text and "VIOLATIONS" not in text
+    assert text.index("**R2**") < text.index("**R10**")
 
 
 def test_what_was_not_tried_again_stays_on_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,16 +34,16 @@ def test_what_was_not_tried_again_stays_on_the_page(tmp_path: Path, monkeypatch:
     note("R2", "kills", 9, 1)
     reliability.main([str(tmp_path / "notes")])
     second = (tmp_path / "page").read_text()
-    assert "| R10 | restores; longest s 3 | 50 | 0 |" in second
-    assert "| R2 | kills | 9 | 1 |" in second and "| R2 | kills | 7 |" not in second
+    assert "- **R10** restores (50)\n" in second
+    assert "- **R2** kills (9, **1 VIOLATIONS**)\n" in second and "(7" not in second
 
 
 def test_faults_with_the_same_result_share_a_row() -> None:
     one = {"number": "R1", "runs": 40, "violations": 0, "date": "2026-01-02", "load": 3.5, "more": {}}
     notes = [one | {"what": f"kill -9 at {place}, exactly once", "load": load} for place, load in (("F1", 3.5), ("F2", 4.0))]
-    assert "| R1 | kill -9 at F1, F2, exactly once | 40 each | 0 | 2026-01-02 |" in page(notes)
+    assert "- **R1** kill -9 at F1, F2, exactly once (40 each)\n" in page(notes) and "Runs of 2026-01-02, violations: **0**" in page(notes)
     differing = page([notes[0], notes[1] | {"violations": 1}])
-    assert "| R1 | kill -9 at F1, exactly once | 40 | 0 |" in differing and "| R1 | kill -9 at F2, exactly once | 40 | 1 |" in differing
+    assert "- **R1** kill -9 at F1, exactly once (40); kill -9 at F2, exactly once (40, **1 VIOLATIONS**)\n" in differing
 
 
 def test_the_page_is_what_the_kept_results_say() -> None:
