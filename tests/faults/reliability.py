@@ -100,7 +100,7 @@ def together(texts: list[str]) -> str:
 
 def span(values: Iterable[str]) -> str:
     found = sorted(set(values))
-    return " to ".join(dict.fromkeys((found[0], found[-1])))
+    return " to ".join(dict.fromkeys((*found[:1], *found[-1:])))
 
 
 def read(path: Path) -> list[dict[str, Any]]:
