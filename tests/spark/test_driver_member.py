@@ -8,7 +8,7 @@ from kstreams_repl.host.kafka.group_admin import CommittedOffset
 from kstreams_repl.system.types import TopicPartition
 from tests.spark.hosting import Host, counting, decoded, expected_counts, numbered, processed, settle
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
 
 def test_a_running_application_is_a_member_of_its_group_and_commits_beside_it(host: Host) -> None:
