@@ -21,7 +21,6 @@ from kstreams_repl.system.errors import AlreadyOwnedError, BrokerUnavailableErro
 
 _LOCK_SECONDS = 0.02
 _GROUP_SECONDS = 0.5
-_PRESTART_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +61,8 @@ class Succession:
             self._wait_for(client, mailbox.application, f"a process on {hosts[0]}")
 
     def _prepare(self, client: ClusterClient, check: Callable[[], object]) -> None:
-        """Do what can be done while the other process still works: checks, and Spark with warm workers."""
         check()
-        if client.spark.prestart is None:
-            assert client.spark.session is not None
-        else:
-            client.spark.prestart.wait(_PRESTART_SECONDS)
+        assert client.spark.session is not None
 
     def _wait_for(self, client: ClusterClient, name: str, driver: str) -> None:
         if not self.standby:
