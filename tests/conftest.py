@@ -8,6 +8,7 @@ children; what the test itself started has a few seconds to go away and then fai
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import signal
@@ -23,6 +24,8 @@ from typing import Any
 import hypothesis
 import psutil
 import pytest
+
+from kstreams_repl.system.log_context import write_to_stderr
 
 RUN_VARIABLE = "KSTREAMS_TEST_RUN"
 CHECKED_MARKERS = ("kafka", "spark", "integration", "browser")
@@ -139,6 +142,16 @@ def _target_module(thread: threading.Thread) -> str:
 def _is_library_thread(thread: threading.Thread) -> bool:
     modules = (_target_module(thread), type(thread).__module__)
     return not thread.is_alive() or any(module.startswith(LIBRARY_THREADS) for module in modules)
+
+
+@pytest.fixture(autouse=True)
+def log_check() -> Iterator[None]:
+    """Fails a test that leaves the package's log at another level, or going elsewhere: the next test would read other lines."""
+    log = logging.getLogger("kstreams_repl")
+    yield
+    left = (log.level, log.propagate)
+    write_to_stderr("OFF")
+    assert left == (logging.NOTSET, True), "left behind by this test: a level of the log"
 
 
 @pytest.fixture(autouse=True)

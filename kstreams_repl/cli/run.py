@@ -104,7 +104,6 @@ def main(topology: str, print_config: bool, log_format: str, drain: float, batch
         within = partial(from_module, topology)
         return batch_run(lambda: load(topology), name, (), report, defaults=given.application, within=within, **where, **ends)
     write_to_stderr("INFO", as_json=log_format == "json")
-    logging.getLogger("kstreams_repl").propagate = False  # a library that calls logging.basicConfig would double each line
     serving = None
     try:
         http = given.command.get("repl.http")

@@ -72,12 +72,15 @@ class JsonLines(logging.Formatter):
 def write_to_stderr(level: str, *, as_json: bool = False) -> None:
     """Write the lines of a level and above to this process's stderr, which Spark keeps for its workers; called again, replace that.
 
+    They go there only: a library that calls `logging.basicConfig` would double each. `OFF` gives them back to the root logger.
+
     Args:
         level: one of `LEVELS`.
     """
     package = logging.getLogger("kstreams_repl")
     for handler in [handler for handler in package.handlers if isinstance(handler, _StderrHandler)]:
         package.removeHandler(handler)
+    package.propagate = level == OFF
     if level == OFF:
         package.setLevel(logging.NOTSET)
         return

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from kstreams_repl.cli.run import main
 from kstreams_repl.cli.run_settings import gather
 from kstreams_repl.system.errors import ConfigError
+from kstreams_repl.system.log_context import write_to_stderr
 from kstreams_repl.system.secrets import SecretReference
 
 FILE = r"""
@@ -69,5 +70,8 @@ def test_print_config_needs_neither_module_nor_broker(tmp_path: Path) -> None:
 def test_a_module_that_raises_is_refused_and_not_started_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "raising_job.py").write_text("def topology():\n    return 1 / 0\n")
     monkeypatch.syspath_prepend(tmp_path)
-    ended = CliRunner().invoke(main, ["raising_job:topology", "--broker", "nowhere:1"], standalone_mode=False)
+    try:
+        ended = CliRunner().invoke(main, ["raising_job:topology", "--broker", "nowhere:1"], standalone_mode=False)
+    finally:
+        write_to_stderr("OFF")
     assert ended.return_value == 2
