@@ -113,10 +113,11 @@ def main(topology: str, print_config: bool, log_format: str, drain: float, batch
         session = _connected(**where, report=_LOG.info)
     except KStreamsError as error:
         return _ended(FAILED if isinstance(error, BrokerUnavailableError) else REFUSED, name, error, say=_LOG.error)
+    from kstreams_repl.host.telemetry import exported_logs
     from kstreams_repl.repl.session.application.detached.succession import Succession
 
     succession = Succession(standby=options["standby"], take_over=options["take_over"])
-    with session, from_module(topology):
+    with exported_logs(given.application.get("repl.otlp.endpoint"), name, "INFO"), session, from_module(topology):
         return drive(session, thing, name, given.application, drain, succession, create_topics=options["create_topics"], serving=serving)
 
 

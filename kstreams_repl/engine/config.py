@@ -181,6 +181,15 @@ def shown_address(uri: str) -> str:
     return parts._replace(netloc=f"{name.partition(':')[0]}:***@{host}").geturl()
 
 
+def _share(value: Any) -> float | None:
+    if value is None:
+        return None
+    share = float(value)
+    if isinstance(value, bool) or not 0 <= share <= 1:
+        raise ValueError("expected a number from 0 to 1")
+    return share
+
+
 def _drift(value: object) -> int | None:
     return None if value is None else _at_least(-1)(value)
 
@@ -268,6 +277,20 @@ KEYS: dict[str, Key] = {
     "repl.log.level": Key(
         _one_of(*LEVELS), OFF, "Level of the workers' log of tasks and instances in Spark's log (stderr): OFF, ERROR to DEBUG."
     ),
+    "repl.openlineage.url": Key(
+        _optional_text, None, "URL of a receiver of OpenLineage events: what is read and written, from when to when. None: none sent."
+    ),
+    "repl.otlp.endpoint": Key(
+        _optional_text, None, "Base URL of an OpenTelemetry collector (OTLP over HTTP) that gets metrics, log lines and traces; None: none."
+    ),
+    "repl.otlp.interval.ms": Key(_at_least(1000), 60_000, "Interval at which an instance sends its metrics to the collector."),
+    "repl.trace.rate": Key(
+        _share,
+        None,
+        "Share of input records that begin a trace (OpenTelemetry), 0 to 1; traces that a producer has begun and sampled are continued. "
+        "None: no tracing.",
+    ),
+    "repl.trace.limit": Key(_at_least(1), 50, "Most traces that an instance begins in a second, whatever the rate."),
     "autostop.at": Key(
         _stop_at,
         None,

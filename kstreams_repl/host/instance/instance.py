@@ -37,6 +37,7 @@ from kstreams_repl.host.instance.state.state_manager import OpenEnvironments
 from kstreams_repl.host.instance.state.state_updater import StateUpdater
 from kstreams_repl.host.instance.tasks.active_task import ActiveTask
 from kstreams_repl.host.instance.tasks.record_collector import KafkaRecordCollector
+from kstreams_repl.host.telemetry import tracer_of
 from kstreams_repl.system.errors import KStreamsError
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ class Instance:
         self.retries: RetryBoard | None = None
         self.calls: InstanceCallRunner | None = None
         self.pool: TaskPool | None = None
+        self.tracer = tracer_of(plan.config, plan.application_id)
         self.metrics: Any = None
         self.stores_busy = False
         self.warm = False
@@ -198,7 +200,7 @@ class Instance:
         if self.life.state is not InstanceState.CLOSED:
             self.life.enter(InstanceState.CLOSED, "closed")
         self.counters.closed += len(self.tasks)
-        steps += [part.close for part in (self.globals, self.watchdog, self.collector.tables, self.pool) if part is not None]
+        steps += [part.close for part in (self.globals, self.watchdog, self.collector.tables, self.pool, self.tracer) if part is not None]
         if self.calls is not None:
             steps.insert(0, self.calls.close)
         errors: list[Exception] = []

@@ -12,7 +12,7 @@ Source: KafkaStreams.State. REBALANCING has no counterpart, because the driver a
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 
 from kstreams_repl.host.instance.epochs.lifecycle import Lifecycle
@@ -44,6 +44,9 @@ _NEXT: Mapping[Status, frozenset[Status]] = {
 class ApplicationLife(Lifecycle[Status]):
     """The state of one application and its last transitions.
 
+    Args:
+        entered: called with each new state.
+
     Example:
         >>> life = ApplicationLife("counts")
         >>> life.enter(Status.RUNNING, "generation 1 started")
@@ -52,12 +55,13 @@ class ApplicationLife(Lifecycle[Status]):
         ApplicationLife(counts: created, then running (generation 1 started), then paused (requested))
     """
 
-    __slots__ = ()
+    __slots__ = ("_entered",)
     transitions = _NEXT  # type: ignore[assignment]
     hint = None
 
-    def __init__(self, application_id: str) -> None:
+    def __init__(self, application_id: str, entered: Callable[[Status], None] = lambda state: None) -> None:
         super().__init__(application_id, Status.CREATED)
+        self._entered = entered
 
     def check(self, wanted: Status, why: str = "") -> None:
         """Raise as `Lifecycle.check` does, without the reason: the caller is the user."""
@@ -65,3 +69,4 @@ class ApplicationLife(Lifecycle[Status]):
 
     def _entering(self, state: Status, why: str) -> None:
         _LOG.info("%s -> %s (%s)", self.state.value, state.value, why, extra={"application": self.name})
+        self._entered(state)

@@ -41,6 +41,7 @@ from kstreams_repl.host.spark.fencing.driver_control import DriverControl
 from kstreams_repl.host.spark.fencing.generation_fencing import VersionText
 from kstreams_repl.host.spark.fencing.state_migration import Migration
 from kstreams_repl.host.spark.instance_reports import ApplicationReport, read_reports
+from kstreams_repl.host.spark.lineage import Lineage
 from kstreams_repl.host.spark.planning.plan_builder import application_id_of, make_plan, with_queries
 from kstreams_repl.host.spark.planning.plan_serialization import pack
 from kstreams_repl.host.spark.slots.spark_slots import is_cluster
@@ -99,7 +100,8 @@ class Deployment:
         self._spark = partial(get_session, master, slots=slots) if spark is None else partial(ensure_alive, spark)
         self._failpoints = failpoints
         self._lock = OwnLock(f"application {self.application_id}")
-        self._life = ApplicationLife(self.application_id)
+        self._lineage = None if self.config["repl.openlineage.url"] is None else Lineage(self.config)
+        self._life = ApplicationLife(self.application_id, self._entered)
         self._error: KStreamsError | None = None
         self._run: GenerationRun | None = None
         with disk_errors(self.state_root):
@@ -300,6 +302,10 @@ class Deployment:
             self.stop()
 
     # ---- transitions, called with the lock held
+
+    def _entered(self, state: Status) -> None:
+        if self._lineage is not None:
+            self._lineage.entered(state, self.topology, self._error)
 
     def _start_generation(self) -> None:
         ensure_reachable(self.settings)

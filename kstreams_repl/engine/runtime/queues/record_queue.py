@@ -9,14 +9,17 @@ processed). Columns are deserialized ahead, a batch at a time, if the serde supp
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from itertools import chain, pairwise, repeat
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.runtime.compiler.crash_trace import Trace, traced_rows
 from kstreams_repl.system.errors import is_interrupt
 from kstreams_repl.system.types import Headers, RecordBatch, RecordPosition, TopicPartition
+
+if TYPE_CHECKING:
+    from kstreams_repl.engine.runtime.record_spans import RecordSpans
 
 UNKNOWN = -1
 UNREAD: Any = object()
@@ -115,12 +118,16 @@ class RecordQueue:
         record: the task's record context, set before each record is processed.
         clock: the task's stream time, advanced as records are processed.
         skipped: offsets of records that the user skips; they are treated like poison records.
+        internal: the topic is the application's own.
+
+    Attributes:
+        spans: traces some of the records; None: none.
     """
 
     __slots__ = (
         "partition", "source", "record", "clock", "partition_time", "has_head", "corrupted", "head_key", "head_value", "head_ts",
         "head_offset", "head_headers", "head_raw_key", "head_raw_value", "_rows", "_pending", "size", "next_offset", "topic",
-        "buffered_bytes", "_open_bytes", "_skipped", "entered",
+        "buffered_bytes", "_open_bytes", "_skipped", "entered", "spans", "_sampled", "_internal",
     )  # fmt: skip
 
     def __init__(
@@ -130,9 +137,13 @@ class RecordQueue:
         record: RecordContext,
         clock: StreamClock,
         skipped: frozenset[int] = frozenset(),
+        internal: bool = False,
     ) -> None:
         self.partition = partition
         self._skipped = skipped
+        self._internal = internal
+        self.spans: RecordSpans | None = None
+        self._sampled: set[int] = set()
         self.source = source
         self.record = record
         self.clock = clock
@@ -163,12 +174,20 @@ class RecordQueue:
             return
         if batch.headers is not None and self.source.frame is not None:
             batch = self.source.frame(batch)
-        self._pending.extend(_apart(batch, self._skipped) if self._skipped else (batch,))
+        alone = self._skipped if self.spans is None else self._skipped | self._choose(batch, self.spans)
+        self._pending.extend(_apart(batch, alone) if alone else (batch,))
         self.size += len(batch.offsets)
         self.buffered_bytes += batch.size_bytes
         self.next_offset = batch.offsets[-1] + 1
         if not self.has_head:
             self._find_head()
+
+    def _choose(self, batch: RecordBatch, spans: RecordSpans) -> set[int]:
+        """Return the offsets of the batch's records to trace, and take note of them."""
+        first = self.head_offset if self.has_head else batch.offsets[0]
+        chosen = {batch.offsets[index] for index in spans.choose(batch, internal=self._internal)} - self._skipped
+        self._sampled = {offset for offset in self._sampled if offset >= first} | chosen
+        return chosen
 
     @property
     def resume_offset(self) -> int | None:
@@ -179,6 +198,7 @@ class RecordQueue:
 
     def clear(self) -> None:
         self._rows, self.has_head, self.corrupted, self.size = iter(()), False, False, 0
+        self._sampled.clear()
         self._pending.clear()
         self.buffered_bytes = self._open_bytes = 0
         self.head_ts = self.partition_time = UNKNOWN
@@ -194,6 +214,8 @@ class RecordQueue:
             self.size -= 1
             self._find_head()
             return 1
+        if self._sampled and self.head_offset in self._sampled:
+            return self._run_traced(count, limit)
         source, record, clock = self.source, self.record, self.clock
         enter, de_key, de_value, unread = source.enter, source.deserialize_key, source.deserialize_value, UNREAD
         if source.extract is not None or source.trace is not None:
@@ -250,6 +272,22 @@ class RecordQueue:
             self._leave(done, partition_time)
             self._find_head()
             return done
+
+    def _run_traced(self, count: int, limit: int) -> int:
+        """Process the head, the only record of its batch, in a span."""
+        record, spans = self.record, self.spans
+        assert spans is not None
+        self._sampled.discard(self.head_offset)
+        record.topic, record.partition, record.offset = self.topic, self.partition.partition, self.head_offset
+        record.timestamp, record.headers = self.head_ts, self.head_headers
+        self.head_headers = spans.begin(record)
+        try:
+            done = self.run(count, limit)
+        except BaseException as error:
+            spans.end(error)
+            raise
+        spans.end(None)
+        return done
 
     def _run_one_by_one(self, count: int, limit: int) -> int:
         """Decode each record after the previous one was processed, so that no other record is decoded while one is processed."""
@@ -346,10 +384,10 @@ class RecordQueue:
             self.has_head = self.corrupted = True
 
 
-def _apart(batch: RecordBatch, skipped: frozenset[int]) -> Iterator[RecordBatch]:
-    """Split the batch so that each skipped record is in a batch of its own."""
+def _apart(batch: RecordBatch, offsets: Set[int]) -> Iterator[RecordBatch]:
+    """Split the batch so that each record of these offsets is in a batch of its own."""
     count = len(batch)
-    alone = [index for index, offset in enumerate(batch.offsets) if offset in skipped]
+    alone = [index for index, offset in enumerate(batch.offsets) if offset in offsets]
     cuts = sorted({0, count, *alone, *(index + 1 for index in alone)})
     for start, stop in pairwise(cuts):
         yield batch.part(slice(start, stop))

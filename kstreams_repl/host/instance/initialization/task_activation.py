@@ -89,6 +89,7 @@ def start_task(instance: Instance, restored: RestoringTask) -> ActiveTask:
         meter=task_meter(spec),
         by_record=instance.collector.careful,
         trace=marks if marks is not None and marks.traced else None,
+        tracer=instance.tracer,
     )
     plan = instance.plan
     task.attach(

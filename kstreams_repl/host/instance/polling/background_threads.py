@@ -1,4 +1,4 @@
-"""Background threads: one that writes metrics, one that cleans up; each serves all instances of a process.
+"""Background threads: one that writes metrics, one that sends them, one that cleans up; each serves all instances of a process.
 
 A `PeriodicThread` makes each registered call once per interval, until it is removed, and ends when no call remains. The calls
 access nothing that the loop owns.
@@ -79,4 +79,5 @@ class PeriodicThread:
 
 
 METRICS_THREAD = PeriodicThread("metrics")
+SENDING_THREAD = PeriodicThread("otlp")
 CLEANUP_THREAD = PeriodicThread("cleanup")

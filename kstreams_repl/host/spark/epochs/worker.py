@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +26,7 @@ from kstreams_repl.host.instance.process.executor_directory import executor_proc
 from kstreams_repl.host.instance.process.gc_tuning import relax_collector
 from kstreams_repl.host.spark.epochs.epoch_rows import report_batch
 from kstreams_repl.host.spark.planning.plan_serialization import Shipment, unpack
+from kstreams_repl.host.telemetry import exported_logs
 from kstreams_repl.system.errors import BrokerUnavailableError
 from kstreams_repl.system.log_context import write_to_stderr
 from kstreams_repl.system.processes import ProcessMark
@@ -34,6 +35,7 @@ _BROKER_SECONDS = 1.0
 _plans: dict[str, tuple[str, ApplicationPlan]] = {}
 _cache = InstanceCache()
 _armed = ""
+_exported = ExitStack()
 
 
 def run_epoch(
@@ -87,6 +89,8 @@ def _plan(shipment: Shipment, application_id: str) -> ApplicationPlan:
     logging.getLogger("kstreams_repl").addHandler(logging.NullHandler())
     plan = unpack(shipment)
     write_to_stderr(plan.config["repl.log.level"])
+    _exported.close()
+    _exported.enter_context(exported_logs(plan.config["repl.otlp.endpoint"], application_id, plan.config["repl.log.level"]))
     if plan.failpoints != _armed:
         _armed = plan.failpoints
         failpoints.arm(_armed)

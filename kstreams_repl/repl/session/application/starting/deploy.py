@@ -73,6 +73,10 @@ def deploy(
     if detached:
         refuse_what_ends_with_us(client)
     config = _config(client, name, settings, start)
+    if config["repl.trace.rate"] is not None or config["repl.otlp.endpoint"] is not None:
+        require("opentelemetry")
+    if config["repl.openlineage.url"] is not None:
+        require("openlineage")
     refuse_another_driver(name, config, attached=earlier is not None and earlier.detached)
     # 2. Build and compare.
     built, config, schemas = checked_topology(client, topology, name, config, earlier, fresh=from_savepoint is not None)
