@@ -281,6 +281,7 @@ class SmallDeployment:
                 globals=None,
                 executor="driver",
                 watchdog=None,
+                tracer=None,
                 collector=self._collector,
                 clients=SimpleNamespace(admin=self.cluster, begin=lambda: None),
                 committer=SimpleNamespace(refresh_soon=lambda: None),

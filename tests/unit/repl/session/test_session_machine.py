@@ -348,6 +348,7 @@ class SessionScripts(RuleBasedStateMachine):
         self.versions = list(self.filed)
         self.foreign = [*self.versions]  # read from the history, as those of an earlier kernel
         self.put_to_work(self.notebook)
+        self.foreign = [version for version in self.foreign if version is not self.versions[-1]]  # the builder of this kernel made it again
         self.first = len(self.versions) - 1
         self.state = "running"
         self.catch_up()
