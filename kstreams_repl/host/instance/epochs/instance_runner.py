@@ -251,11 +251,11 @@ class _Runner:
             activate_restored(instance)
 
     def _drop(self) -> None:
-        """Close the instance in whatever state it is; the cause is known already."""
+        """Close the instance in whatever state it is."""
         instance, self._instance = self._instance, None
         self._reporter.closing(instance)
         if instance is not None:
-            with suppress(Exception):
+            with suppress(Exception):  # the cause is known already
                 instance.close()
 
     # ---- called in every round of the loop

@@ -113,10 +113,10 @@ def _from_snapshot(
 
 
 def quietly(close: Callable[[], None]) -> Callable[[], None]:
-    """Return `close` with its errors suppressed: cleaning up after an error must not hide that error."""
+    """Return `close` with its errors suppressed."""
 
     def quiet() -> None:
-        with suppress(Exception):
+        with suppress(Exception):  # cleaning up after an error must not hide that error
             close()
 
     return quiet

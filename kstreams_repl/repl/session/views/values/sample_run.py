@@ -188,7 +188,7 @@ def _event_times(topology: Topology, at: TopicPartition, batch: RecordBatch, con
     times: list[int] = []
     for key, value, at_ms, offset, header in zip(batch.keys, batch.values, batch.timestamps, batch.offsets, headers, strict=True):
         times.append(at_ms)
-        with suppress(Exception):
+        with suppress(Exception):  # a record that cannot be read keeps the broker's time; the run itself tells its error
             read = key_serde.deserialize(key), value_serde.deserialize(value)
             times[-1] = int(extract(ConsumedRecord(*at, offset, at_ms, *read, list(header or ())), latest))
         latest = max(latest, times[-1])
