@@ -12,8 +12,8 @@ import importlib
 import inspect
 import pkgutil
 import random
-import sys
 import re
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
