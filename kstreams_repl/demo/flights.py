@@ -27,7 +27,7 @@ _SHOWN = {
     "airlines by mean departure delay": """
         SELECT value.airline AS airline, value.flights AS flights, round(value.mean_delay, 2) AS mean_delay_minutes
         FROM "airline-delays" ORDER BY mean_delay_minutes DESC""",
-    "busiest days per origin": """
+    "busiest days of an airport": """
         SELECT key AS origin, strftime(window_start, '%Y-%m-%d') AS day, value AS flights
         FROM "flights-per-day" ORDER BY flights DESC, day LIMIT 5""",
     "heaviest delays": """

@@ -42,12 +42,13 @@ class Screen:
         processed to the last commit, by the clocks of the instances.
         """
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.table import Column
 
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
+            TextColumn("{task.fields[rate]}", table_column=Column(width=17)),  # a notebook does not erase the rest of a longer line
             TimeElapsedColumn(),
         )
         began: float | None = None

@@ -21,6 +21,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 74.0, 14.0, 22.0, 74.0
 _WIDE, _HIGH = WIDTH - _LEFT - _RIGHT, HEIGHT - _TOP - _BOTTOM
 _INK, _GRID, _MARK = "#7d8590", "#7d859055", "#4493f8"
 _LABEL = 16
+_HALF_LETTER = 3.3
 BINS = 20
 
 
@@ -207,7 +208,7 @@ def _level(y: float, colour: str) -> Markup:
 def _below(x: float, label: str, *, turned: bool) -> Markup:
     y = _TOP + _HIGH + 14
     if not turned:
-        return _text(x, y, label, anchor="middle")
+        return _text(min(x, WIDTH - len(label) * _HALF_LETTER), y, label, anchor="middle")
     return _text(x + 3, y - 4, label, anchor="end", transform=f"rotate(-40 {_n(x + 3)} {_n(y - 4)})")
 
 

@@ -220,15 +220,25 @@ class ClientEvents:
 
 
 class _AtMostOnceAMinute(logging.Filter):
-    """Pass each kind of message from librdkafka once a minute; an unreachable broker would fill the log otherwise."""
+    """Pass each kind of message from librdkafka once a minute; an unreachable broker would fill the log otherwise.
+
+    A kind is librdkafka's own word, as FAIL. What the client retries by itself, because a coordinator loads, passes after ten seconds.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._seen: dict[str, float] = {}
+        self._retries: dict[str, tuple[float, float]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        kind = str(record.msg)[:24]
-        now = time.monotonic()
+        message, now = record.getMessage(), time.monotonic()
+        kind = message.partition(" ")[0]
+        if message.endswith(": retrying"):
+            first, last = self._retries.get(kind, (now, now))
+            first = now if now - last > 10 else first
+            self._retries[kind] = first, now
+            if now - first < 10:
+                return False
         if now - self._seen.get(kind, float("-inf")) < 60:
             return False
         self._seen[kind] = now

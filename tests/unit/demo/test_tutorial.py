@@ -90,7 +90,7 @@ def test_late_flights_of_the_demo(tmp_path: Path) -> None:
 MISTAKES: dict[str, tuple[Callable[[list[Any]], list[Any]], str]] = {
     "no key": (lambda rows: [record(None, row.value, row.timestamp) for row in rows], 'key="shop"'),
     "no time": (lambda rows: [record(row.key, row.value, 1_790_000_000_000) for row in rows], 'timestamp="at"'),
-    "twice": (lambda rows: rows * 2, f"{len(SALES):,} records are there twice"),
+    "twice": (lambda rows: rows * 2, f"{len(SALES):,} records are there more than once: session.close()"),
     "some missing": (lambda rows: rows[5:], f"5 of {len(SALES):,} sales are not on the topic"),
 }
 
@@ -116,6 +116,8 @@ def test_counts_and_windows(broker: Broker, check: tutorial.Check) -> None:
     assert check(3).right, "the step is repeated when today's sales are there"
     broker.stores["sales-per-shop"] = list({**per_shop, "Berlin": 1}.items())
     assert check(3).text.startswith(f"1 of 5 sales per shop differ; the first, Berlin: 1, in pandas {per_shop['Berlin']}.")
+    broker.stores["sales-per-shop"] = [(shop, 3 * count) for shop, count in per_shop.items()]
+    assert "more than once: session.close()" in check(3).text
     per_hour = Counter((sale["drink"], ms(sale) // HOUR * HOUR) for sale in SALES)
     rows = [(drink, begin, count) for (drink, begin), count in per_hour.items()]
     broker.stores["sales-per-hour"] = rows

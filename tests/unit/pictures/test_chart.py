@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from kstreams_repl.pictures.chart import Chart, ChartKind
+from kstreams_repl.pictures.chart import WIDTH, Chart, ChartKind
 from tests.unit.pictures.test_markup import XSS
 
 POINTS = (("UA", 30), ("AA", 10), ("DL", None), ("B6", -5))
@@ -29,6 +29,13 @@ def test_a_line_goes_in_the_order_of_its_times_whatever_that_of_the_rows() -> No
     (line,) = drawn(ChartKind.LINE, tuple(moments), "polyline")
     points = [tuple(map(float, point.split(","))) for point in line.get("points", "").split()]
     assert points == sorted(points) and [y for _, y in points] == sorted((y for _, y in points), reverse=True)
+
+
+def test_the_label_of_the_last_hour_is_within_the_image() -> None:
+    points = ((datetime(2026, 3, 2, 6), 1), (datetime(2026, 3, 3, 19), 2))
+    last = drawn(ChartKind.LINE, points, "text")[-1]
+    digit = 6.1  # of the notebook's 11 px
+    assert last.text == "03-03 19:00" and float(last.get("x", 0)) + len(last.text) * digit / 2 <= WIDTH
 
 
 def test_a_histogram_counts_every_value_once() -> None:

@@ -23,6 +23,7 @@ from kstreams_repl.system.errors import (
     ProductionError,
     SchemaRegistryError,
     SerializationError,
+    did_you_mean,
 )
 
 _FLUSH_SECONDS = 30.0
@@ -165,7 +166,8 @@ def _field(value: Any, name: str) -> Any:
     except (KeyError, TypeError, IndexError) as error:
         raise CallError(
             f"expected a field {name!r} in each record, got {str(value)[:80]}",
-            hint="key= and timestamp= name a field that every value has",
+            hint=(did_you_mean(name, map(str, value)) if isinstance(value, Mapping) else None)
+            or "key= and timestamp= name a field that every value has",
         ) from error
 
 

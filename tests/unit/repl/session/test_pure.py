@@ -22,7 +22,7 @@ from kstreams_repl.repl.inspection import open_sandbox
 from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.application.edits.topology_resolution import topology_of
 from kstreams_repl.repl.session.application.life.control_thread import Work
-from kstreams_repl.repl.session.application.life.wait import CaughtUp
+from kstreams_repl.repl.session.application.life.wait import CaughtUp, wait_until
 from kstreams_repl.repl.session.session_directory import SessionDirectory
 from kstreams_repl.repl.session.source.error_source import with_source
 from kstreams_repl.repl.session.topics.produce import milliseconds, parts_of, serde_for
@@ -54,6 +54,8 @@ def test_a_dataframe_becomes_objects_without_nan() -> None:
 def test_a_missing_field_is_named() -> None:
     with pytest.raises(KStreamsError, match="expected a field 'carrier'"):
         list(parts_of([{"a": 1}], key="carrier"))
+    with pytest.raises(KStreamsError, match="did you mean 'shop'"):
+        list(parts_of([{"shop": "Oslo"}], key="Shop"))
 
 
 @pytest.mark.parametrize(
@@ -226,6 +228,16 @@ def test_an_application_has_not_caught_up_while_one_of_its_instances_restores_or
     assert not caught_up(app)
     reports[1] = InstanceReport(1, "running", 1, far)
     assert caught_up(app)
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(1.0, ["count is running: 3,099 records remain after 1 s; call wait again"]), (0.0, [])])
+def test_a_wait_that_ends_too_early_says_how_many_records_remain(seconds: float, said: list[str]) -> None:
+    """A cell goes on after it; the tables below were empty, and nothing said why. A look (`wait(0)`) is silent."""
+    reported: list[str] = []
+    client = SimpleNamespace(report=reported.append)
+    app: Any = SimpleNamespace(name="count", status="running", client=client, counts=SimpleNamespace(lag=3_099))
+    assert not wait_until(app, seconds, CaughtUp(lambda: 1, lambda: 3_099))
+    assert reported == said
 
 
 def test_a_dataframe_keeps_the_zone_of_its_dates() -> None:

@@ -12,6 +12,9 @@ from kstreams_repl.repl.session.views.counts.record_counts import late_lines
 from kstreams_repl.repl.session.views.picture.failed_record import with_record
 from kstreams_repl.system.errors import DeployError, WaitInterrupted
 
+_REPORTED_SECONDS = 1.0
+"""A shorter wait is a look, whose answer False is expected."""
+
 
 class CaughtUp:
     """Whether all topics are processed, and every instance has its stores and has reported since.
@@ -61,8 +64,13 @@ def wait_until(app: ApplicationCore, seconds: float | None, condition: Callable[
                 for line in late_lines(app.counts) if isinstance(condition, CaughtUp) else ():
                     app.client.report(line)
                 return True
-            at_rest = app.status in ("paused", "stopped")  # a failure since then is raised in the next round
-            if at_rest or (deadline is not None and time.monotonic() >= deadline and app.status != "failed"):
+            if app.status in ("paused", "stopped"):  # a failure since then is raised in the next round
+                return False
+            if seconds is not None and deadline is not None and time.monotonic() >= deadline and app.status != "failed":
+                if seconds >= _REPORTED_SECONDS and isinstance(condition, CaughtUp):
+                    lag = app.counts.lag
+                    remain = "not all records are processed" if lag < 0 else f"{lag:,} records remain"
+                    app.client.report(f"{app.name} is {app.status}: {remain} after {seconds:g} s; call wait again")
                 return False
             time.sleep(0.05)
     except KeyboardInterrupt:
