@@ -23,6 +23,8 @@ def copy_tutorial(folder: Path) -> Path:
     try:
         with path.open("xb") as file:
             file.write((source / path.name).read_bytes())
+        if not (settings := folder / "pytest.ini").exists():  # step 8: pytest would take the settings of a checkout above it
+            settings.write_text("[pytest]\n", encoding="utf-8")
     except FileExistsError:
         click.echo(f"{os.path.relpath(path)} was there before, and is unchanged")
     return path
