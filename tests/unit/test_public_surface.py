@@ -79,6 +79,13 @@ NAMES = [(door, name) for door, names in EXPECTED.items() for name in names.spli
 DOCS = ROOT / "docs"
 
 
+def test_the_page_on_versions_names_each_public_module() -> None:
+    page = (ROOT / "docs" / "reference" / "stability.md").read_text(encoding="utf-8")
+    named = {name for name in re.findall(r"`(\w+)`", page.partition("## The public interface")[2].partition("**Deprecation")[0])}
+    modules = {name.rpartition(".")[2] for name in EXPECTED} | {name for name in EXPECTED["kstreams_repl"].split() if name.islower()}
+    assert modules - {"connect", "current_call", "current_calls", "secret"} <= named
+
+
 def test_the_names_are_these() -> None:
     names = {door: sorted(exports(door)) for door in doors("kstreams_repl")}
     assert names == {door: sorted(expected.split()) for door, expected in EXPECTED.items()}

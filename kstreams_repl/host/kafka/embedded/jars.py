@@ -40,6 +40,7 @@ class LockedJar:
     sha256: str
     classifier: str = ""
     packaging: str = "jar"
+    licence: str = ""
 
     @property
     def file_name(self) -> str:
@@ -57,14 +58,21 @@ class LockedJar:
 
 
 def parse_lock(text: str) -> tuple[LockedJar, ...]:
-    """Parse lines of the form ``group:artifact:version size sha256``; blank lines and ``#`` lines are skipped."""
+    """Parse lines of the form ``group:artifact:version size sha256 [licence]``; blank lines and ``#`` lines are skipped."""
     jars = []
     for line in text.splitlines():
         if line.strip() and not line.startswith("#"):
-            coordinates, size, sha256 = line.split()
+            coordinates, size, sha256, *licence = line.split()
             group, artifact, version = coordinates.split(":")
-            jars.append(LockedJar(group, artifact, version, int(size), sha256))
+            jars.append(LockedJar(group, artifact, version, int(size), sha256, licence=" ".join(licence)))
     return tuple(jars)
+
+
+APICURIO = LockedJar(
+    "io.apicurio", "apicurio-registry-app", "2.6.13.Final", 142198683,
+    "3cda1b34aa020fb4ac4dd6a66018d757e81e437f97e20a1f92d366b70091c6ba", "all", "tar.gz", "Apache-2.0",
+)  # fmt: skip
+"""The embedded registry, with its jars."""
 
 
 @cache

@@ -17,15 +17,11 @@ from pathlib import Path
 from types import TracebackType
 
 from kstreams_repl.host.kafka.embedded.broker import PORT_TRIES, SupervisedJvm, free_port
-from kstreams_repl.host.kafka.embedded.jars import LockedJar, Progress, cache_directory, ensure_jars
+from kstreams_repl.host.kafka.embedded.jars import APICURIO, Progress, cache_directory, ensure_jars
 from kstreams_repl.host.kafka.embedded.layout import BrokerDirectory
 from kstreams_repl.system.errors import EmbeddedBrokerError
 from kstreams_repl.system.java import find_java
 
-APICURIO = LockedJar(
-    "io.apicurio", "apicurio-registry-app", "2.6.13.Final", 142198683,
-    "3cda1b34aa020fb4ac4dd6a66018d757e81e437f97e20a1f92d366b70091c6ba", "all", "tar.gz",
-)  # fmt: skip
 API = "/apis/ccompat/v7"
 START_SECONDS = 90.0
 _JVM_FLAGS = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:+ExitOnOutOfMemoryError", "-XX:-UsePerfData")

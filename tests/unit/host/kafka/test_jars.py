@@ -61,6 +61,8 @@ def test_the_committed_lock_pins_a_broker_and_nothing_of_streams() -> None:
 
 def test_the_lock_is_read_line_by_line() -> None:
     assert parse_lock("# a comment\n\na.b:c:1.2  10 abc\n") == (LockedJar("a.b", "c", "1.2", 10, "abc"),)
+    (jar,) = parse_lock("a.b:c:1.2 10 abc CC0-1.0 OR BSD-2-Clause\n")
+    assert jar.licence == "CC0-1.0 OR BSD-2-Clause"
 
 
 def test_missing_jars_are_fetched_from_the_mirror_with_progress_and_only_once(
