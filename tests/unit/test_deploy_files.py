@@ -19,6 +19,8 @@ import yaml
 from kstreams_repl.cli.registry import COMMANDS
 from kstreams_repl.cli.run import REFUSED, main, settings_of
 from kstreams_repl.cli.run_settings import VARIABLE, RunSettings
+from kstreams_repl.engine.metrics.catalogue import SPECS
+from kstreams_repl.engine.metrics.prometheus import metric_name
 from kstreams_repl.serving.server.access import PROBES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -119,3 +121,14 @@ def test_the_images_command_parses_with_its_variables(etc: Path, monkeypatch: py
     _, settings = parsed([*ENTRY[2:], *shlex.split(arguments)], etc)
     assert f"http://{settings.command['repl.http']}{PROBES[0]}" in IMAGE
     assert settings.origins["repl.directory"] == f"{VARIABLE}REPL_DIRECTORY"
+
+
+def test_the_board_and_the_alerts_ask_for_metrics_that_exist() -> None:
+    known = {metric_name(group, name) for group, name in SPECS}
+    known |= {name.removesuffix("_total") for name in known}
+    board = json.loads((ROOT / "deploy/grafana/kstreams.json").read_text())
+    rules = yaml.safe_load((ROOT / "deploy/prometheus/rules.yml").read_text())["groups"][0]["rules"]
+    asked = [target["expr"] for panel in board["panels"] for target in panel["targets"]] + [rule["expr"] for rule in rules]
+    names = {name for expression in asked for name in re.findall(r"kafka_streams_[a-z0-9_]+", expression)}
+    assert len(names) > 15 and names <= known
+    assert all({"summary"} == set(rule["annotations"]) and rule["labels"]["severity"] in ("critical", "warning") for rule in rules)
