@@ -25,6 +25,7 @@ QUESTIONS = {
     "how many partitions do I need": "concepts/partitions",
     "my result is too small": "tasks/empty-results",
     "alert when a sensor is silent": "recipes/absence",
+    "how do I change the key of a stream": "concepts/partitions",
     "delete a topic and start again": "tasks/topics",
     "how do I set the timestamp from a column": "concepts/time",
     "how do I write to Parquet daily": "tasks/tables",
