@@ -181,11 +181,19 @@ def shown_address(uri: str) -> str:
     return parts._replace(netloc=f"{name.partition(':')[0]}:***@{host}").geturl()
 
 
+def _url(value: Any) -> str | None:
+    if value is None:
+        return None
+    parts = urlsplit(str(value))
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("expected http://host:port or https://host:port")
+    return str(value)
+
+
 def _share(value: Any) -> float | None:
     if value is None:
         return None
-    share = float(value)
-    if isinstance(value, bool) or not 0 <= share <= 1:
+    if isinstance(value, bool) or not 0 <= (share := float(value)) <= 1:
         raise ValueError("expected a number from 0 to 1")
     return share
 
@@ -278,10 +286,10 @@ KEYS: dict[str, Key] = {
         _one_of(*LEVELS), OFF, "Level of the workers' log of tasks and instances in Spark's log (stderr): OFF, ERROR to DEBUG."
     ),
     "repl.openlineage.url": Key(
-        _optional_text, None, "URL of a receiver of OpenLineage events: what is read and written, from when to when. None: none sent."
+        _url, None, "URL of a receiver of OpenLineage events: what is read and written, from when to when. None: none sent."
     ),
     "repl.otlp.endpoint": Key(
-        _optional_text, None, "Base URL of an OpenTelemetry collector (OTLP over HTTP) that gets metrics, log lines and traces; None: none."
+        _url, None, "Base URL of an OpenTelemetry collector (OTLP over HTTP) that gets metrics, log lines and traces; None: none."
     ),
     "repl.otlp.interval.ms": Key(_at_least(1000), 60_000, "Interval at which an instance sends its metrics to the collector."),
     "repl.trace.rate": Key(

@@ -38,7 +38,9 @@ _NAME = ["", "a b", "a/b", ".", "x" * 300, *_TEXT]
 _CHOICE = ["", "some", 1, True, None, []]
 _FLAG = ["", "yes", 1, 0, None, []]
 _HANDLER = ["", "ignore", 3, {}, ["fail"]]
+_URL = ["collector", "collector:4318", "ftp://collector", "http://", 4318, ""]
 BAD: dict[str, list[Any]] = {
+    "repl.openlineage.url": _URL, "repl.otlp.endpoint": _URL, "repl.trace.rate": [-0.1, 1.1, "x", True, [], float("nan")],
     "repl.alignment.drift.ms": [-2, *(value for value in _WHOLE if value is not None)],
     "application.id": _NAME, "bootstrap.servers": _TEXT, "commit.interval.ms": [-1, *_WHOLE],
     "num.stream.threads": [0, *_WHOLE], "num.processing.threads": [0, *_WHOLE], "num.threads.per.task": [0, *_WHOLE],

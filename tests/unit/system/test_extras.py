@@ -162,10 +162,10 @@ def test_connect_and_deploy_name_a_missing_extra_before_anything_starts(tmp_path
     ]
 
 
-def test_all_is_everything_for_users_and_nothing_of_the_tests() -> None:
+def test_all_is_everything_for_users_but_what_asks_for_a_collector_and_nothing_of_the_tests() -> None:
     extras_of = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     (named,) = re.findall(r"\[(.+)\]", "".join(extras_of["all"]))
-    assert set(named.split(",")) == extras_of.keys() - {"all", "dev", "test", "docs"}
+    assert set(named.split(",")) == extras_of.keys() - {"all", "otel", "dev", "test", "docs"}
     assert set(EXTRA_OF.values()) <= extras_of.keys()
 
 

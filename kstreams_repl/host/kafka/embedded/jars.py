@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -40,7 +40,7 @@ class LockedJar:
     sha256: str
     classifier: str = ""
     packaging: str = "jar"
-    licence: str = ""
+    licence: str = field(default="", compare=False)
 
     @property
     def file_name(self) -> str:
