@@ -116,6 +116,7 @@ def test_an_order_leads_to_the_update_that_made_the_row_it_joined(shop: Shop, co
     assert len(joined.events) >= 2, "the nodes that it passed"
 
 
+@pytest.mark.slow
 def test_a_row_that_another_record_has_replaced_since_leads_nowhere(shop: Shop, collector: Collector) -> None:
     shop.write(shop.customers, ("ann", "Berlin"), parent=f"{PARENT}-01")
     shop.write(shop.customers, ("ann", "Basel"))
@@ -125,6 +126,7 @@ def test_a_row_that_another_record_has_replaced_since_leads_nowhere(shop: Shop, 
     assert not any(span.links for span in collector.spans)
 
 
+@pytest.mark.slow
 def test_a_share_is_traced_what_a_producer_left_out_is_not_and_the_output_is_the_same(shop: Shop, collector: Collector) -> None:
     shop.write(shop.customers, *((f"c{number}", str(number)) for number in range(50)))
     orders = [(str(number), f"c{number % 50} {number}") for number in range(1000)]
@@ -137,6 +139,7 @@ def test_a_share_is_traced_what_a_producer_left_out_is_not_and_the_output_is_the
     assert sum(any(name == "traceparent" for name, _ in headers or ()) for _, headers in rows) == 25 + 500
 
 
+@pytest.mark.slow
 def test_metrics_arrive_under_their_names_in_prometheus(shop: Shop, collector: Collector) -> None:
     shop.write(shop.customers, ("ann", "Basel"))
     shop.write(shop.orders, ("1", "ann shoes"), ("2", "ann hat"))
@@ -161,6 +164,7 @@ def test_log_lines_arrive_and_end_with_the_block(collector: Collector) -> None:
     assert collector.lines == ["seen 1"]
 
 
+@pytest.mark.slow
 def test_without_a_rate_nothing_is_traced_and_headers_pass_as_they_are(shop: Shop, collector: Collector) -> None:
     shop.write(shop.customers, ("ann", "Basel"))
     shop.write(shop.orders, ("1", "ann shoes"), parent=f"{PARENT}-01")
