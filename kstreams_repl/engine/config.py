@@ -295,7 +295,8 @@ KEYS: dict[str, Key] = {
     "repl.trace.rate": Key(
         _share,
         None,
-        "Share of input records that begin a trace (OpenTelemetry), 0 to 1; traces that a producer has begun and sampled are continued. "
+        "Share of input records that begin a trace (OpenTelemetry), 0 to 1, rounded to one in n; traces that a producer has "
+        "begun and sampled are continued. "
         "None: no tracing.",
     ),
     "repl.trace.limit": Key(_at_least(1), 50, "Most traces that an instance begins in a second, whatever the rate."),

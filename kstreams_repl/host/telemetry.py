@@ -101,12 +101,12 @@ class RecordTracer:
 class RecordSpan:
     """`engine.runtime.record_spans.Span`."""
 
-    __slots__ = ("_span", "headers", "_passed")
+    __slots__ = ("_span", "context", "headers", "_passed")
 
     def __init__(self, span: Any, headers: Headers) -> None:
         from opentelemetry.trace import set_span_in_context
 
-        self._span = span
+        self._span, self.context = span, span.get_span_context()
         self._passed: list[tuple[str, int]] = []
         carrier: dict[str, str] = {}
         _propagator().inject(carrier, set_span_in_context(span))
@@ -116,8 +116,8 @@ class RecordSpan:
     def passed(self, node: str) -> None:
         self._passed.append((node, time.time_ns()))
 
-    def read(self, store: str, writer: RecordSpan) -> None:
-        self._span.add_link(writer._span.get_span_context(), {"kstreams.store": store})
+    def read(self, store: str, writer: Any) -> None:
+        self._span.add_link(writer, {"kstreams.store": store})
 
     def end(self, error: BaseException | None) -> None:
         from opentelemetry.trace import Status, StatusCode

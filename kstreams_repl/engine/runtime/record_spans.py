@@ -31,6 +31,8 @@ class Span(Protocol):
 
     headers: Headers
     """The record's headers, with the span as parent of what follows from it."""
+    context: Any
+    """What refers to it; kept as long as a row does."""
 
     def passed(self, node: str) -> None:
         """Note that the node has put out a record."""
@@ -56,17 +58,16 @@ class RecordSpans:
 
     def __init__(self, tracer: Tracer, task: str, nodes: Sequence[Node], points: TapPoints, stores: Mapping[str, Any]) -> None:
         self._tracer, self._task, self._points = tracer, task, points
-        self._nodes = [node.name for node in nodes]
         self._read_after: dict[str, list[tuple[str, KeyValue]]] = {}
         """Node -> the stores of its children."""
         for node in nodes:
             for parent in node.parents if isinstance(node, ProcessorNode) else ():
                 opened = ((name, getattr(stores.get(name), "plain", stores.get(name))) for name in node.stores)  # type: ignore[union-attr]
                 self._read_after.setdefault(parent, []).extend((name, store) for name, store in opened if isinstance(store, KeyValue))
-        self._writers: OrderedDict[tuple[str, bytes], tuple[Span, Any]] = OrderedDict()
+        self._writers: OrderedDict[tuple[str, bytes], tuple[Any, Any]] = OrderedDict()
         self._touched: dict[tuple[str, bytes], tuple[KeyValue, Any]] = {}
         self._span: Span | None = None
-        self._taps = [_NodeTap(self, node) for node in self._nodes]
+        self._taps = [_NodeTap(self, node.name) for node in nodes]
 
     def choose(self, batch: RecordBatch, *, internal: bool) -> Sequence[int]:
         return self._tracer.choose(batch, internal=internal)
@@ -85,7 +86,7 @@ class RecordSpans:
             with suppress(Exception):  # a store that failed with the record
                 after = store.get_raw(data)
                 if after is not None and after != before:
-                    self._writers[(name, data)] = (span, after)
+                    self._writers[(name, data)] = (span.context, after)
         self._touched.clear()
         while len(self._writers) > ROWS_REMEMBERED:
             self._writers.popitem(last=False)

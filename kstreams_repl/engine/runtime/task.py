@@ -503,15 +503,11 @@ class StreamTask:
             partition: frozenset(position.offset for position in positions if position[:2] == partition)
             for partition in self.spec.partitions
         }
-        own = {name: bool(node.topics) and self.spec.internal_topics.issuperset(node.topics) for name, node in sources.items()}
-        given = [
-            (partition, compiled[name], record, clock, skipped[partition], own[name]) for partition, name in self.spec.partitions.items()
-        ]
         return [
-            RecordQueue(*each)
-            if (loop := loops[each[1].name]) is None
-            else FusedQueue(*each, fused=loop, watched=watched, threshold=threshold)
-            for each in given
+            RecordQueue(partition, compiled[name], record, clock, skipped[partition])
+            if (loop := loops[name]) is None
+            else FusedQueue(partition, compiled[name], record, clock, skipped[partition], fused=loop, watched=watched, threshold=threshold)
+            for partition, name in self.spec.partitions.items()
         ]
 
     def _loop_of(self, source: CompiledSource) -> Fused | None:

@@ -66,8 +66,8 @@ class CompiledSource:
         self._services = services
         self._handler = handler
         # records that the application wrote to its own topics already have a valid timestamp, as in Kafka Streams
-        internal = bool(node.topics) and all(topic in services.internal_topics for topic in node.topics)
-        extractor = node.timestamp_extractor or (None if internal else services.config["default.timestamp.extractor"])
+        self.internal = bool(node.topics) and all(topic in services.internal_topics for topic in node.topics)
+        extractor = node.timestamp_extractor or (None if self.internal else services.config["default.timestamp.extractor"])
         self._extractor: Callable[[ConsumedRecord, int], int] = extractor or _never
         self._negative_fails = extractor is None
         self.extract: Extract | None = None if extractor is None else self._extract

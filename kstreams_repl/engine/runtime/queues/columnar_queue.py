@@ -48,13 +48,12 @@ class FusedQueue(RecordQueue):
         record: Any,
         clock: StreamClock,
         skipped: frozenset[int] = frozenset(),
-        internal: bool = False,
         *,
         fused: Fused,
         watched: Callable[[], bool],
         threshold: int = LOOP_THRESHOLD,
     ) -> None:
-        super().__init__(partition, source, record, clock, skipped, internal)
+        super().__init__(partition, source, record, clock, skipped)
         self._fused = fused
         self._watched = watched
         self._threshold = threshold

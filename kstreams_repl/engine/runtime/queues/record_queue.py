@@ -33,6 +33,8 @@ class Source(Protocol):
     """The compiled source node, as its queue uses it."""
 
     name: str
+    internal: bool
+    """Whether its topics are the application's own."""
     enter: Callable[[object, object, int, Headers], None]
     deserialize_key: Callable[[bytes | None], Any]
     deserialize_value: Callable[[bytes | None], Any]
@@ -118,7 +120,6 @@ class RecordQueue:
         record: the task's record context, set before each record is processed.
         clock: the task's stream time, advanced as records are processed.
         skipped: offsets of records that the user skips; they are treated like poison records.
-        internal: the topic is the application's own.
 
     Attributes:
         spans: traces some of the records; None: none.
@@ -127,7 +128,7 @@ class RecordQueue:
     __slots__ = (
         "partition", "source", "record", "clock", "partition_time", "has_head", "corrupted", "head_key", "head_value", "head_ts",
         "head_offset", "head_headers", "head_raw_key", "head_raw_value", "_rows", "_pending", "size", "next_offset", "topic",
-        "buffered_bytes", "_open_bytes", "_skipped", "entered", "spans", "_sampled", "_internal",
+        "buffered_bytes", "_open_bytes", "_skipped", "entered", "spans", "_sampled",
     )  # fmt: skip
 
     def __init__(
@@ -137,11 +138,9 @@ class RecordQueue:
         record: RecordContext,
         clock: StreamClock,
         skipped: frozenset[int] = frozenset(),
-        internal: bool = False,
     ) -> None:
         self.partition = partition
         self._skipped = skipped
-        self._internal = internal
         self.spans: RecordSpans | None = None
         self._sampled: set[int] = set()
         self.source = source
@@ -185,7 +184,7 @@ class RecordQueue:
     def _choose(self, batch: RecordBatch, spans: RecordSpans) -> set[int]:
         """Return the offsets of the batch's records to trace, and take note of them."""
         first = self.head_offset if self.has_head else batch.offsets[0]
-        chosen = {batch.offsets[index] for index in spans.choose(batch, internal=self._internal)} - self._skipped
+        chosen = {batch.offsets[index] for index in spans.choose(batch, internal=self.source.internal)} - self._skipped
         self._sampled = {offset for offset in self._sampled if offset >= first} | chosen
         return chosen
 
