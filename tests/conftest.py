@@ -25,6 +25,7 @@ import hypothesis
 import psutil
 import pytest
 
+from kstreams_repl.system import log_context
 from kstreams_repl.system.log_context import write_to_stderr
 
 RUN_VARIABLE = "KSTREAMS_TEST_RUN"
@@ -148,7 +149,9 @@ def _is_library_thread(thread: threading.Thread) -> bool:
 def log_check() -> Iterator[None]:
     """Fails a test that leaves the package's log at another level, or going elsewhere: the next test would read other lines."""
     log = logging.getLogger("kstreams_repl")
+    nothing = log_context._ABOUT.set((None, None))  # an instance that runs in the test's thread leaves its name there
     yield
+    log_context._ABOUT.reset(nothing)
     left = (log.level, log.propagate)
     write_to_stderr("OFF")
     assert left == (logging.NOTSET, True), "left behind by this test: a level of the log"

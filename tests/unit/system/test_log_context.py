@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
 
 import pytest
 
 from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.host.instance.epochs.lifecycle import TaskLifecycle, TaskState
-from kstreams_repl.system import log_context
 from kstreams_repl.system.log_context import about, carried, write_to_stderr
 from kstreams_repl.system.types import TaskId
 from kstreams_repl.testing import TopologyTestDriver
@@ -40,14 +38,6 @@ def test_a_line_is_about_what_its_thread_said_and_a_thread_that_it_starts_goes_o
     ]  # fmt: skip
     fields = [(record.application, record.instance, record.task) for record in caplog.records]  # type: ignore[attr-defined]
     assert fields == [("orders%", 3, None), ("orders%", 3, "0_1"), ("orders%", 3, None), (None, None, None)]
-
-
-@pytest.fixture(autouse=True)
-def about_nothing() -> Iterator[None]:
-    """What an earlier test's instance worked at in this thread is not in these lines."""
-    token = log_context._ABOUT.set((None, None))
-    yield
-    log_context._ABOUT.reset(token)
 
 
 def test_steps_of_a_task_are_info_those_of_a_commit_debug_and_a_failure_an_error(caplog: pytest.LogCaptureFixture) -> None:
