@@ -17,6 +17,8 @@ from kstreams_repl.system.errors import DeployError
 USER_SLOTS = 2
 """Number of slots kept free for the user's own Spark jobs."""
 _EXECUTOR_SECONDS = 10.0
+_UNLIMITED = 2**31 - 1
+"""Spark's default of ``spark.dynamicAllocation.maxExecutors``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +48,33 @@ def is_used() -> bool:
         return bool(_reservations)
 
 
-def total_slots(session: Any) -> int:
+def slots_there(session: Any) -> int:
     """Return how many tasks may run at once: N of ``local[N]``, else the slots of all registered executors."""
     context = session.sparkContext
     found = re.match(r"local\[(\d+)", context.master)
     if found:
         return int(found.group(1))
     inner = context._jsc.sc()
-    there = int(inner.maxNumConcurrentTasks(inner.resourceProfileManager().defaultResourceProfile()))
-    grows = context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true"  # executors are added when tasks wait
-    return max(there, int(context.defaultParallelism)) if grows else there
+    return int(inner.maxNumConcurrentTasks(inner.resourceProfileManager().defaultResourceProfile()))
+
+
+def total_slots(session: Any) -> int:
+    """Return `slots_there`, or with dynamic allocation what Spark may add executors for: it does so when tasks wait.
+
+    An executor whose number of cores is not set counts as one slot, which is the least it can have.
+    """
+    conf = session.sparkContext.getConf()
+    if conf.get("spark.dynamicAllocation.enabled", "false") != "true":
+        return slots_there(session)
+    each = max(1, int(conf.get("spark.executor.cores", "1")) // int(conf.get("spark.task.cpus", "1")))
+    return max(slots_there(session), int(conf.get("spark.dynamicAllocation.maxExecutors", str(_UNLIMITED))) * each)
 
 
 def missing_slots(session: object) -> int:
-    """Return by how many slots the reserved slots exceed the available ones: > 0 after a cluster has lost executors."""
-    total = total_slots(session)
+    """Return by how many slots the reserved slots exceed those that are there: > 0 after a cluster has lost executors."""
+    there = slots_there(session)
     with _lock:
-        return max(0, sum(reservation.slots for reservation in _reservations.values()) - total)
+        return max(0, sum(reservation.slots for reservation in _reservations.values()) - there)
 
 
 def reserve_slots(session: Any, name: str, count: int, holder: object) -> None:
