@@ -8,6 +8,7 @@ W3C's, as OpenTelemetry's instrumentation of Kafka clients writes and reads it. 
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,6 +25,11 @@ from kstreams_repl.system.types import Headers, RecordBatch
 
 PARENT, STATE = "traceparent", "tracestate"
 _LENGTH = 55
+_LAST_SECONDS = 1.0
+"""How long the end of an instance may wait for a collector that is away."""
+_AGE = "kafka_streams_stream_processor_node_metrics_record_e2e_latency_max"
+Exemplars = dict[tuple[str, str], tuple[Any, int, float]]
+"""(task, node) -> the last span that passed it, when (ns), and the record's age then (ms)."""
 
 
 class RecordTracer:
@@ -45,8 +51,10 @@ class RecordTracer:
             from opentelemetry.sdk.trace.export import BatchSpanProcessor
         self._every = round(1 / rate) if rate else 0
         self._group, self._limit, self._left, self._second = application_id, limit, limit, 0
+        self.exemplars: Exemplars = {}
         self._provider = TracerProvider(resource=_resource(application_id), shutdown_on_exit=False)
-        self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(_at(endpoint, "traces"))))
+        self._exporter = OTLPSpanExporter(_at(endpoint, "traces"))
+        self._provider.add_span_processor(BatchSpanProcessor(self._exporter))
         self._tracer = self._provider.get_tracer("kstreams_repl")
 
     def choose(self, batch: RecordBatch, *, internal: bool) -> Sequence[int]:
@@ -91,26 +99,27 @@ class RecordTracer:
                 "kstreams.timestamp": record.timestamp,
             },
         )
-        return RecordSpan(span, record.headers)
+        return RecordSpan(span, task, record, self.exemplars)
 
     def close(self) -> None:
         """Send what is left, and end the sending thread."""
-        self._provider.shutdown()
+        _shut_down(self._provider, self._exporter)
 
 
 class RecordSpan:
     """`engine.runtime.record_spans.Span`."""
 
-    __slots__ = ("_span", "context", "headers", "_passed")
+    __slots__ = ("_span", "_task", "_timestamp", "_exemplars", "context", "headers", "_passed")
 
-    def __init__(self, span: Any, headers: Headers) -> None:
+    def __init__(self, span: Any, task: str, record: RecordContext, exemplars: Exemplars) -> None:
         from opentelemetry.trace import set_span_in_context
 
         self._span, self.context = span, span.get_span_context()
+        self._task, self._timestamp, self._exemplars = task, record.timestamp, exemplars
         self._passed: list[tuple[str, int]] = []
         carrier: dict[str, str] = {}
         _propagator().inject(carrier, set_span_in_context(span))
-        kept = [(name, value) for name, value in headers if name not in (PARENT, STATE)]
+        kept = [(name, value) for name, value in record.headers if name not in (PARENT, STATE)]
         self.headers: Headers = [*kept, *((name, value.encode()) for name, value in carrier.items())]
 
     def passed(self, node: str) -> None:
@@ -125,6 +134,7 @@ class RecordSpan:
         span = self._span
         for node, at in self._passed:
             span.add_event(node, timestamp=at)
+            self._exemplars[(self._task, node)] = (self.context, at, at / 1e6 - self._timestamp)
         self._passed.clear()
         if error is not None:
             span.record_exception(error)
@@ -150,7 +160,8 @@ def exported_logs(endpoint: str | None, application_id: str, level: str) -> Iter
         from opentelemetry.sdk._logs import LoggerProvider
         from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
     provider = LoggerProvider(_resource(application_id), shutdown_on_exit=False)
-    provider.add_log_record_processor(BatchLogRecordProcessor(OTLPLogExporter(_at(endpoint, "logs"))))
+    exporter = OTLPLogExporter(_at(endpoint, "logs"))
+    provider.add_log_record_processor(BatchLogRecordProcessor(exporter))
     handler = LoggingHandler(logging.getLevelName(level), provider)
     package = logging.getLogger("kstreams_repl")
     package.addHandler(handler)
@@ -158,11 +169,21 @@ def exported_logs(endpoint: str | None, application_id: str, level: str) -> Iter
         yield
     finally:
         package.removeHandler(handler)
+        _shut_down(provider, exporter)
+
+
+def _shut_down(provider: Any, exporter: Any) -> None:
+    """End a provider; if its collector is away, the exporter repeats what is left for no longer than `_LAST_SECONDS`."""
+    enough = threading.Timer(_LAST_SECONDS, exporter.shutdown)
+    enough.start()
+    try:
         provider.shutdown()
+    finally:
+        enough.cancel()
 
 
 class MetricsSender:
-    """Sends an instance's metrics to a collector, by their names in Prometheus."""
+    """Sends an instance's metrics to a collector, by their names in Prometheus; the ages of records with a traced record as exemplar."""
 
     def __init__(self, application_id: str, endpoint: str) -> None:
         with extras():
@@ -170,9 +191,14 @@ class MetricsSender:
         self._exporter, self._resource = OTLPMetricExporter(_at(endpoint, "metrics")), _resource(application_id)
         self._began, self._labels = time.time_ns(), {"application": application_id}
 
-    def send(self, metrics: Iterable[Metric]) -> None:
-        """Send the present values. A collector that is away is told of in the log, by the SDK."""
-        self._exporter.export(_metrics_data(series_of(metrics, self._labels), self._resource, self._began))
+    def send(self, metrics: Iterable[Metric], exemplars: Exemplars) -> None:
+        """Send the present values. A collector that is away is told of in the log, by the SDK.
+
+        Args:
+            exemplars: what a `RecordTracer` has collected since the last time; taken out.
+        """
+        traced = {at: exemplars.pop(at) for at in list(exemplars)}
+        self._exporter.export(_metrics_data(series_of(metrics, self._labels), self._resource, self._began, traced))
 
 
 def sender_of(config: StreamsConfig, application_id: str) -> MetricsSender | None:
@@ -181,15 +207,18 @@ def sender_of(config: StreamsConfig, application_id: str) -> MetricsSender | Non
     return None if endpoint is None else MetricsSender(application_id, endpoint)
 
 
-def _metrics_data(series: Iterable[Series], resource: Any, began: int) -> Any:
+def _metrics_data(series: Iterable[Series], resource: Any, began: int, traced: Exemplars) -> Any:
     """Return the series as OpenTelemetry's SDK exports them: counters are sums since the start, all others gauges."""
-    from opentelemetry.sdk.metrics import export
+    from opentelemetry.sdk.metrics import Exemplar, export
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
     now, families = time.time_ns(), dict[tuple[str, str, str], list[Any]]()
     for one in series:
         points = families.setdefault((one.name, one.kind, one.help), [])
-        points.append(export.NumberDataPoint(dict(one.labels or {}), began, now, float(one.value or 0)))
+        labels = dict(one.labels or {})
+        span = traced.get((labels.get("task_id", ""), labels.get("processor_node_id", ""))) if one.name == _AGE else None
+        examples = [] if span is None else [Exemplar({}, span[2], span[1], span[0].span_id, span[0].trace_id)]
+        points.append(export.NumberDataPoint(labels, began, now, float(one.value or 0), examples))
     cumulative = export.AggregationTemporality.CUMULATIVE
     measured = [
         export.Metric(name, text, "", export.Sum(points, cumulative, True) if kind == "counter" else export.Gauge(points))

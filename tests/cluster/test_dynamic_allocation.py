@@ -47,9 +47,8 @@ def test_executors_come_for_instances_that_wait_and_a_decommissioned_one_goes(
         before = places(host, deployment)
         assert len(set(before.values())) == 2 and slots_there(spark) == 4, "a second executor came for the third instance"
         slot = next(slot for slot, place in before.items() if list(before.values()).count(place) == 1)
-        executor = next(
-            process for process in psutil.Process(deployment.reports.instances[slot].pid).parents() if "CoarseGrained" in str(process.cmdline())
-        )
+        above = psutil.Process(deployment.reports.instances[slot].pid).parents()
+        executor = next(process for process in above if "CoarseGrained" in str(process.cmdline()))
         executor.send_signal(signal.SIGPWR)  # as the cluster manager does before it takes a host away
         began = time.monotonic()
         executor.wait(60)

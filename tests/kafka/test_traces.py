@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from kstreams_repl import StreamsBuilder
 from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.host.instance.control.channel import Signal
 from kstreams_repl.host.instance.control.file_channel import FileChannel, FileInstanceControl
 from kstreams_repl.host.instance.epochs.instance_cache import InstanceCache
@@ -20,7 +22,7 @@ from kstreams_repl.host.kafka.admin import Admin
 from kstreams_repl.host.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
 from kstreams_repl.host.spark.planning.plan_builder import make_plan
-from kstreams_repl.host.telemetry import exported_logs
+from kstreams_repl.host.telemetry import RecordTracer, exported_logs
 from tests.collector import Collector, collecting
 
 pytestmark = pytest.mark.kafka
@@ -149,10 +151,38 @@ def test_metrics_arrive_under_their_names_in_prometheus(shop: Shop, collector: C
         """One customer's record, two orders, and those of the repartition topic."""
         return [point for metric in collector.metrics if metric.name == name for point in metric.sum.data_points if point.as_double == 5]
 
-    shop.run(2, until=lambda: len(processed()) > 0, **{"repl.otlp.endpoint": collector.url, "repl.otlp.interval.ms": 1000})
+    def aged() -> list[Any]:
+        """Figures of the age of records with an example."""
+        ages = [metric for metric in collector.metrics if metric.name.endswith("_record_e2e_latency_max")]
+        return [point for metric in ages for point in metric.gauge.data_points if point.exemplars]
+
+    settings = {"repl.otlp.endpoint": collector.url, "repl.otlp.interval.ms": 1000, "repl.trace.rate": 1}
+    shop.run(2, until=lambda: len(processed()) > 0 and len(aged()) > 0, **settings)
     labels = {each.key: each.value.string_value for each in processed()[0].attributes}
     assert labels["application"] == shop.name and labels["thread_id"].endswith("-1")
-    assert all(metric.sum.is_monotonic for metric in collector.metrics if metric.name == name)
+    totals = [metric.sum for metric in collector.metrics if metric.name == name]
+    assert all(each.is_monotonic for each in totals)
+    begins = {point.start_time_unix_nano for each in totals for point in each.data_points}
+    assert len(begins) == 1, "a sum goes on over the runs of its slot"
+    spans = {(span.trace_id, span.span_id): span for span in collector.spans}
+    for point in aged():
+        (example,) = point.exemplars
+        node = next(each.value.string_value for each in point.attributes if each.key == "processor_node_id")
+        span = spans[(example.trace_id, example.span_id)]
+        (at,) = (event.time_unix_nano for event in span.events if event.name == node)
+        assert at == example.time_unix_nano
+        assert example.as_double == pytest.approx(at / 1e6 - attributes(span)["kstreams.timestamp"])
+
+
+def test_a_collector_that_is_away_does_not_hold_up_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    """The exporter would repeat its request for as long as its timeout allows."""
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))  # nobody listens there
+        tracer = RecordTracer("app", 1.0, f"http://127.0.0.1:{reserved.getsockname()[1]}", 50)
+        record = RecordContext()
+        tracer.start("0_0", record).end(None)
+        tracer.close()
+    assert any("aborting retry" in message for message in caplog.messages), caplog.messages
 
 
 def test_log_lines_arrive_and_end_with_the_block(collector: Collector) -> None:

@@ -24,6 +24,7 @@ from kstreams_repl.host.instance.instance import Instance, wall_clock
 from kstreams_repl.host.instance.metrics.task_metrics import TaskMetrics
 from kstreams_repl.host.instance.state.changelog_reader import RestoreProgress
 from kstreams_repl.host.instance.tasks.active_task import ActiveTask
+from kstreams_repl.host.telemetry import sender_of
 
 if TYPE_CHECKING:
     from kstreams_repl.host.instance.metrics.call_metrics import CallMetrics
@@ -51,6 +52,7 @@ class InstanceMetrics:
         self.level: str = config["metrics.recording.level"]
         self._registry = Registry(self.level, window)
         self._lock = threading.Lock()
+        self.sender = sender_of(config, plan.application_id)
         self._tags = {THREAD_ID: thread_id(plan.application_id, slot)}
         self._instance: Instance | None = None
         self._tasks: dict[str, TaskMetrics] = {}
@@ -175,6 +177,12 @@ class InstanceMetrics:
         """Return the current values of all metrics."""
         with self._lock:
             return self._registry.snapshot(wall_clock())
+
+    def send(self) -> None:
+        """Send the current values to the collector, if there is one."""
+        tracer = None if self._instance is None else self._instance.tracer
+        if self.sender is not None:
+            self.sender.send(self.snapshot(), {} if tracer is None else tracer.exemplars)
 
     # ---- internals
 

@@ -15,7 +15,6 @@ from kstreams_repl.host.instance.polling.background_threads import CLEANUP_THREA
 from kstreams_repl.host.instance.reports.epoch_result import EpochResult, TaskResult, TaskWork
 from kstreams_repl.host.instance.state.changelog_reader import RestoreProgress
 from kstreams_repl.host.instance.state.state_cleanup import clean_application
-from kstreams_repl.host.telemetry import sender_of
 from kstreams_repl.system.types import JsonMapping, JsonObject
 
 _CLEANUP_LEAST_SECONDS = 1.0
@@ -53,7 +52,6 @@ class SlotReporter:
         self._began = time.monotonic()
         self._figures = ReportMetrics()
         self._metrics: InstanceMetrics | None = None
-        self._sender = sender_of(plan.config, plan.application_id)
         self._progress: RestoreProgress | None = None
         self._restored: dict[str, int] = {}
         """Reported changelog records of the restore in progress."""
@@ -105,10 +103,8 @@ class SlotReporter:
         METRICS_THREAD.watch(
             metrics, config["repl.metrics.interval.ms"] / 1000, lambda: control.metrics(metrics.snapshot().plain())
         )
-        sender = self._sender
-        if sender is not None:
-            every = config["repl.otlp.interval.ms"] / 1000
-            SENDING_THREAD.watch((self._plan.application_id, self._slot), every, lambda: sender.send(metrics.snapshot()))
+        if metrics.sender is not None:
+            SENDING_THREAD.watch((self._plan.application_id, self._slot), config["repl.otlp.interval.ms"] / 1000, metrics.send)
         delay = max(config["state.cleanup.delay.ms"] / 1000, _CLEANUP_LEAST_SECONDS)
         plan, slot, executor = self._plan, self._slot, self._executor
         CLEANUP_THREAD.watch((plan.application_id, slot), delay, lambda: clean_application(plan, slot, executor))
