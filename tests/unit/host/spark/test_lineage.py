@@ -48,6 +48,26 @@ def test_runs_begin_and_end_with_what_they_read_and_write() -> None:
     assert events[3]["run"]["facets"]["errorMessage"]["message"] == "disk full"
 
 
+def test_fields_come_from_inputs_whose_values_are_handed_on_and_from_no_function() -> None:
+    value = serdes.avro(ORDER, without_registry=True)
+    builder = StreamsBuilder()
+    orders = builder.stream(["orders", "old"], key_serde="string", value_serde=value)
+    large = orders.filter(lambda key, value: value["amount"] > 10).select_key(lambda key, value: value["user"])
+    large.repartition(name="by-user", key_serde="string", value_serde=value).to("large", key_serde="string", value_serde=value)
+    orders.map_values(lambda value: value).to("changed", key_serde="string", value_serde=value)
+    builder.stream("old-too", key_serde="string", value_serde=value).to("changed", key_serde="string", value_serde=value)
+    with collecting() as collector:
+        config = {"application.id": "app", "bootstrap.servers": "one:9092", "repl.openlineage.url": collector.url}
+        Lineage(StreamsConfig(config)).entered(Status.RUNNING, builder.build(), None)
+        collector.wait(lambda: len(collector.lineage) == 1)
+    changed, large_ = collector.lineage[0]["outputs"]
+    assert (changed["name"], large_["name"]) == ("changed", "large") and "columnLineage" not in changed["facets"]
+    fields = large_["facets"]["columnLineage"]["fields"]
+    wanted = {column: [("orders", column), ("old", column)] for column in ("user", "amount")}
+    assert {column: [(each["name"], each["field"]) for each in of["inputFields"]][::-1] for column, of in fields.items()} == wanted
+    assert fields["user"]["inputFields"][0]["transformations"] == [{"type": "DIRECT", "subtype": "IDENTITY"}]
+
+
 def test_a_receiver_that_is_away_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
     config = {"application.id": "app", "bootstrap.servers": "one:9092", "repl.openlineage.url": "http://127.0.0.1:1"}
     lineage, runs = Lineage(StreamsConfig(config)), topology("totals")
