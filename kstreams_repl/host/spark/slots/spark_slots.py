@@ -63,6 +63,8 @@ def total_slots(session: Any) -> int:
 
     An executor whose number of cores is not set counts as one slot, which is the least it can have.
     """
+    if not is_cluster(session):
+        return slots_there(session)
     conf = session.sparkContext.getConf()
     if conf.get("spark.dynamicAllocation.enabled", "false") != "true":
         return slots_there(session)
