@@ -22,6 +22,7 @@ from kstreams_repl.system.errors import KStreamsError
 
 _REJECTS = ("filter", "branch", "flat_map")
 _NULLS = ("null ", "negative timestamp")
+_YES = "yes"
 
 QUESTIONS = {
     "Does it run?": "app.wait() raises why; session.logs(name)",
@@ -46,7 +47,7 @@ def explain(app: ApplicationCore, *, seconds: float) -> Table:
     """
     topology, counts = app.topology, app.counts
     answers = [
-        [] if app.status == "running" else _state(app),
+        [_YES] if app.status == "running" else _state(app),
         _read(topology, counts),
         [f"{counts.lag:,} behind{waiting_text(counts.waiting)}"] if counts.lag or counts.waiting else [],
         _nodes(topology, counts, _rejected),
@@ -58,7 +59,7 @@ def explain(app: ApplicationCore, *, seconds: float) -> Table:
         _written(topology, counts),
     ]
     rows = [
-        (question, answer, do if answer != "–" else "")
+        (question, answer, do if answer not in ("–", _YES) else "")
         for (question, do), found in zip(QUESTIONS.items(), answers, strict=True)
         for answer in found or ["–"]
     ]
