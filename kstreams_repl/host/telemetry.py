@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.metrics.metrics_snapshot import Metric
@@ -23,12 +23,18 @@ from kstreams_repl.system.extras import extras
 from kstreams_repl.system.log_context import OFF
 from kstreams_repl.system.types import Headers, RecordBatch
 
+if TYPE_CHECKING:
+    from opentelemetry.propagators.textmap import TextMapPropagator
+    from opentelemetry.sdk.metrics.export import MetricsData
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.trace import Span, SpanContext
+
 PARENT, STATE = "traceparent", "tracestate"
 _LENGTH = 55
 _LAST_SECONDS = 1.0
 """How long the end of an instance may wait for a collector that is away."""
 _AGE = "kafka_streams_stream_processor_node_metrics_record_e2e_latency_max"
-Exemplars = dict[tuple[str, str], tuple[Any, int, float]]
+Exemplars = dict[tuple[str, str], tuple["SpanContext", int, float]]
 """(task, node) -> the last span that passed it, when (ns), and the record's age then (ms)."""
 
 
@@ -111,7 +117,7 @@ class RecordSpan:
 
     __slots__ = ("_span", "_task", "_timestamp", "_exemplars", "context", "headers", "_passed")
 
-    def __init__(self, span: Any, task: str, record: RecordContext, exemplars: Exemplars) -> None:
+    def __init__(self, span: Span, task: str, record: RecordContext, exemplars: Exemplars) -> None:
         from opentelemetry.trace import set_span_in_context
 
         self._span, self.context = span, span.get_span_context()
@@ -125,7 +131,7 @@ class RecordSpan:
     def passed(self, node: str) -> None:
         self._passed.append((node, time.time_ns()))
 
-    def read(self, store: str, writer: Any) -> None:
+    def read(self, store: str, writer: SpanContext) -> None:
         self._span.add_link(writer, {"kstreams.store": store})
 
     def end(self, error: BaseException | None) -> None:
@@ -207,12 +213,12 @@ def sender_of(config: StreamsConfig, application_id: str) -> MetricsSender | Non
     return None if endpoint is None else MetricsSender(application_id, endpoint)
 
 
-def _metrics_data(series: Iterable[Series], resource: Any, began: int, traced: Exemplars) -> Any:
+def _metrics_data(series: Iterable[Series], resource: Resource, began: int, traced: Exemplars) -> MetricsData:
     """Return the series as OpenTelemetry's SDK exports them: counters are sums since the start, all others gauges."""
     from opentelemetry.sdk.metrics import Exemplar, export
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-    now, families = time.time_ns(), dict[tuple[str, str, str], list[Any]]()
+    now, families = time.time_ns(), dict[tuple[str, str, str], list[export.NumberDataPoint]]()
     for one in series:
         points = families.setdefault((one.name, one.kind, one.help), [])
         labels = dict(one.labels or {})
@@ -228,7 +234,7 @@ def _metrics_data(series: Iterable[Series], resource: Any, began: int, traced: E
     return export.MetricsData([export.ResourceMetrics(resource, [scope], "")])
 
 
-def _resource(application_id: str) -> Any:
+def _resource(application_id: str) -> Resource:
     from opentelemetry.sdk.resources import Resource
 
     return Resource.create({"service.name": application_id})
@@ -239,7 +245,7 @@ def _at(endpoint: str | None, what: str) -> str | None:
 
 
 @cache
-def _propagator() -> Any:
+def _propagator() -> TextMapPropagator:
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     return TraceContextTextMapPropagator()

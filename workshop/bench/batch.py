@@ -138,7 +138,7 @@ class _Rates:
         def write(batch: Any, epoch: int) -> None:
             batch.write.mode("append").parquet(str(scratch / "out"))
 
-        former = spark.conf.get("spark.sql.shuffle.partitions")
+        former = str(spark.conf.get("spark.sql.shuffle.partitions"))
         spark.conf.set("spark.sql.shuffle.partitions", str(PARTITIONS))
         began = time.monotonic()
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kstreams_repl.engine.commit.protocol import OffsetAndMetadata
 from kstreams_repl.host.instance.application_plan import ApplicationPlan
@@ -16,6 +16,9 @@ from kstreams_repl.host.kafka.admin import Admin
 from kstreams_repl.host.kafka.transactional import TransactionalProducer
 from kstreams_repl.system.errors import BrokerUnavailableError
 from kstreams_repl.system.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kstreams_repl.host.kafka.clients import Consumer, Producer
 
 _FLUSH_SECONDS = 30.0
 
@@ -29,7 +32,9 @@ class InstanceClients:
         group: the consumer group's metadata, for transactional offset commits.
     """
 
-    def __init__(self, plan: ApplicationPlan, *, admin: Admin, consumer: Any, producer: Any, fence: TransactionalProducer) -> None:
+    def __init__(
+        self, plan: ApplicationPlan, *, admin: Admin, consumer: Consumer, producer: Producer, fence: TransactionalProducer
+    ) -> None:
         self._plan = plan
         self.admin = admin
         self.consumer = consumer

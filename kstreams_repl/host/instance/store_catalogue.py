@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from kstreams_repl.engine import serdes
 from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.engine.serdes.serde import Serde
 from kstreams_repl.engine.topology.names import internal_topic
 from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.engine.topology.topology import Topology
@@ -115,7 +115,7 @@ def read_catalogue(root: Path, application_id: str) -> tuple[StoreCatalogue, Jso
         raise ConfigError(f"the catalogue of stores in {path} cannot be read: {error}", hint="start the application again") from error
 
 
-def _plain(builder: StoreBuilder, config: StreamsConfig) -> dict[str, Any]:
+def _plain(builder: StoreBuilder, config: StreamsConfig) -> JsonObject:
     simple = {name: value for name, value in builder.options.items() if isinstance(value, str | int | float | bool)}
     names = {
         which: _name_of(serdes.resolve(own, config[f"default.{which}.serde"]))
@@ -124,7 +124,7 @@ def _plain(builder: StoreBuilder, config: StreamsConfig) -> dict[str, Any]:
     return {**{name: getattr(builder, name) for name in _PLAIN}, **names, "options": simple}
 
 
-def _name_of(serde: Any) -> str | None:
+def _name_of(serde: Serde) -> str | None:
     """Return the name of a serde from which `serdes.of` makes it again; None if it has none."""
     if getattr(serde, "_builtin", False):
         return str(serde.name)

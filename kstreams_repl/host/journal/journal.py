@@ -12,7 +12,6 @@ import logging
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
@@ -120,7 +119,7 @@ class JournalControl:
                 self._producer.abort_transaction(_ABORT_SECONDS)
             raise failed from error
 
-    def _group(self) -> Any:
+    def _group(self) -> object:
         consumer = make_consumer(self._settings, group_id=self.application_id, isolation="read_committed", events=self._events)
         try:
             return consumer.consumer_group_metadata()

@@ -22,7 +22,7 @@ class WatchedCalls:
     def __init__(self, name: str) -> None:
         self._name = name
         self._asked: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
-        self._answers: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+        self._answers: SimpleQueue[tuple[object, BaseException | None]] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self.stuck = False
 

@@ -14,9 +14,12 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, TypeVar, get_args
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer as Consumer  # with `as`: who may not import the library takes its types from here
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Message as Message
+from confluent_kafka import Producer as Producer
 from confluent_kafka.admin import AdminClient
 
 from kstreams_repl.host.kafka.failures import error_of, is_refused_login, translate
@@ -24,6 +27,7 @@ from kstreams_repl.system.errors import ConfigError
 from kstreams_repl.system.forks import undying_when_forked
 from kstreams_repl.system.secrets import Secret
 
+T = TypeVar("T")
 Isolation = Literal["read_committed", "read_uncommitted"]
 Role = Literal["main", "restore", "global"]
 """What a consumer of an application reads: input topics, changelogs or global tables."""
@@ -39,14 +43,14 @@ _CONSUMERS = ("consumer.", "main.consumer.", "restore.consumer.", "global.consum
 _PREFIXES = (*_CONSUMERS, "producer.", "admin.")
 _SECRET_WORDS = ("password", "secret", "private", "jaas", "oauthbearer.config", "key.pem", "token")
 
-_COMMON: Mapping[str, Any] = {
+_COMMON: Mapping[str, object] = {
     "statistics.interval.ms": 0,
     "reconnect.backoff.ms": 50,
     "reconnect.backoff.max.ms": 1000,
     "log.connection.close": False,
     "socket.nagle.disable": True,
 }
-_CONSUMER: Mapping[str, Any] = {
+_CONSUMER: Mapping[str, object] = {
     "fetch.queue.backoff.ms": 2,  # 1000 by default: with that a full queue pauses the fetcher for a second
     "fetch.error.backoff.ms": 50,
     "fetch.wait.max.ms": 100,
@@ -56,12 +60,12 @@ _CONSUMER: Mapping[str, Any] = {
     "enable.partition.eof": False,
     "session.timeout.ms": 10_000,  # of a driver's membership in its group
 }
-_CONSUMER_WITHOUT_ENDS: Mapping[str, Any] = {"fetch.wait.max.ms": 500}
+_CONSUMER_WITHOUT_ENDS: Mapping[str, object] = {"fetch.wait.max.ms": 500}
 """Kafka's default, for the consumer of an application that waits for no end of a partition: an answer comes with the first record anyway,
 and the ends of partitions without records are only part of the reported lag. Answers to idle consumers are work for both sides.
 """
-_CONSUMER_FIXED: Mapping[str, Any] = {"enable.auto.commit": False, "enable.auto.offset.store": False, "auto.offset.reset": "error"}
-_PRODUCER: Mapping[str, Any] = {
+_CONSUMER_FIXED: Mapping[str, object] = {"enable.auto.commit": False, "enable.auto.offset.store": False, "auto.offset.reset": "error"}
+_PRODUCER: Mapping[str, object] = {
     "linger.ms": 10,
     "compression.type": "lz4",
     "batch.size": 1_000_000,
@@ -69,7 +73,7 @@ _PRODUCER: Mapping[str, Any] = {
     "queue.buffering.max.messages": 1_000_000,
     "queue.buffering.max.kbytes": 256 * 1024,
 }
-_PRODUCER_FIXED: Mapping[str, Any] = {"partitioner": "murmur2_random", "enable.idempotence": True}
+_PRODUCER_FIXED: Mapping[str, object] = {"partitioner": "murmur2_random", "enable.idempotence": True}
 _WITH_STATE = "offsets are committed together with the state stores"
 _APPLICATIONS = "set it for the application: deploy(config={...})"
 _REFUSED: Mapping[str, tuple[str | None, str]] = {
@@ -133,7 +137,7 @@ class ClientSettings:
     def __hash__(self) -> int:
         return hash((self.bootstrap_servers, tuple(sorted((name, str(value)) for name, value in self.properties.items()))))
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[type[ClientSettings], tuple[str, dict[str, object]]]:
         return ClientSettings, (self.bootstrap_servers, dict(self.properties))
 
     def shown(self) -> dict[str, str]:
@@ -147,7 +151,7 @@ class ClientSettings:
         """
         return {"bootstrap.servers": self.bootstrap_servers, **{name: str(value) for name, value in self.properties.items()}}
 
-    def revealed(self, kind: Literal["consumer", "producer", "admin"]) -> dict[str, Any]:
+    def revealed(self, kind: Literal["consumer", "producer", "admin"]) -> dict[str, object]:
         """Return the settings for one kind of client, secrets in clear text. Pass the result to a client and keep no reference to it.
 
         Args:
@@ -170,7 +174,7 @@ class ClientSettings:
         asked = (self.properties.get(f"{prefix}isolation.level") for prefix in ("main.consumer.", "consumer.", ""))
         return next((level for level in asked if level is not None), None)
 
-    def revealed_own(self, kind: str | None) -> dict[str, Any]:
+    def revealed_own(self, kind: str | None) -> dict[str, object]:
         """Return only the settings given with one prefix, without the prefix, secrets in clear text.
 
         Args:
@@ -185,7 +189,7 @@ class ClientSettings:
             >>> settings.revealed_own("consumer")
             {'fetch.min.bytes': 9}
         """
-        found: dict[str, Any] = {}
+        found: dict[str, object] = {}
         for name, value in self.properties.items():
             prefix = next((prefix for prefix in _PREFIXES if name.startswith(prefix)), "")
             if prefix == ("" if kind is None else f"{kind}."):
@@ -281,7 +285,7 @@ def make_producer(
     settings: ClientSettings,
     *,
     events: ClientEvents | None = None,
-    on_delivery_error: Callable[[Any, Any], None] | None = None,
+    on_delivery_error: Callable[[KafkaError, Message], None] | None = None,
     **overrides: object,
 ) -> Producer:
     """Create an idempotent producer with Java's default partitioner.
@@ -371,7 +375,7 @@ def _refuse_fixed(name: str, value: object) -> None:
     raise ConfigError(f"{name} {only}", hint=fixed[1], key=name)
 
 
-def _dotted(overrides: Mapping[str, object]) -> dict[str, Any]:
+def _dotted(overrides: Mapping[str, object]) -> dict[str, object]:
     return {name.replace("_", "."): value for name, value in overrides.items()}
 
 
@@ -383,7 +387,9 @@ class _Producer(Producer):  # type: ignore[misc]
     __slots__ = ("__weakref__",)
 
 
-def _make(kind: Callable[[dict[str, Any]], Any], properties: dict[str, Any], settings: ClientSettings, events: ClientEvents | None) -> Any:
+def _make(
+    kind: Callable[[dict[str, object]], T], properties: dict[str, object], settings: ClientSettings, events: ClientEvents | None
+) -> T:
     properties.setdefault("error_cb", (events or ClientEvents()).on_error)
     try:
         return undying_when_forked(kind({**properties, "logger": _LIBRARY_LOGGER}))

@@ -7,9 +7,7 @@ nothing about its own record: another record of the same batch or transaction wa
 
 from __future__ import annotations
 
-from typing import Any
-
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from kstreams_repl.host.kafka.failures import error_of, is_fenced, is_unreachable, translate
 from kstreams_repl.system.errors import KStreamsError, OutputRetryError, ProducerFencedError, ProductionError
@@ -85,7 +83,7 @@ def send_errors(error: Exception, topic: str, partitions: int | None) -> KStream
     )
 
 
-def is_consequence(error: Any) -> bool:
+def is_consequence(error: KafkaError) -> bool:
     """Return whether the error was caused by another record of the same batch or transaction."""
     return error.code() in _CONSEQUENCES
 
@@ -102,7 +100,7 @@ def is_refusal(error: KafkaError) -> bool:
     return error.txn_requires_abort() and error.code() not in passing and not is_unreachable(error)
 
 
-def serve(producer: Any, seconds: float) -> None:
+def serve(producer: Producer, seconds: float) -> None:
     """Serve a producer's delivery reports in the middle of user code, without attributing its errors to that code.
 
     Raises:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from kstreams_repl.host.kafka.admin import Admin
 from kstreams_repl.host.kafka.clients import ClientSettings, make_consumer
@@ -50,7 +50,7 @@ class DriverMember:
             self._consumer.poll(_POLL_SECONDS)  # answers rebalances; errors are for the instances to report
 
 
-def _hold(consumer: Any, partitions: list[Any]) -> None:
+def _hold(consumer: Consumer, partitions: list[ClientTopicPartition]) -> None:
     """Own the partitions without reading them."""
     try:
         consumer.assign(partitions)

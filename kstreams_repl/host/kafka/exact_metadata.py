@@ -58,7 +58,7 @@ class _Elements(ctypes.Structure):
 _List = ctypes.POINTER(_Elements)
 
 
-def fetch_offsets(consumer: Any, partitions: Iterable[TopicPartition], seconds: float) -> list[FetchedOffset]:
+def fetch_offsets(consumer: Consumer, partitions: Iterable[TopicPartition], seconds: float) -> list[FetchedOffset]:
     """Return what the consumer's group has committed.
 
     Args:
@@ -84,7 +84,7 @@ def fetch_offsets(consumer: Any, partitions: Iterable[TopicPartition], seconds: 
         library.rd_kafka_topic_partition_list_destroy(listed)
 
 
-def send_offsets(producer: Any, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: Any, seconds: float) -> None:
+def send_offsets(producer: Producer, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: Any, seconds: float) -> None:
     """Add input offsets to the open transaction.
 
     Args:
@@ -132,7 +132,7 @@ def _fetched(element: _Element) -> FetchedOffset:
     return FetchedOffset(TopicPartition(element.topic.decode(), element.partition), element.offset, data, error)
 
 
-def _plain(answer: Any) -> FetchedOffset:
+def _plain(answer: ClientTopicPartition) -> FetchedOffset:
     metadata = (answer.metadata or "").encode()
     return FetchedOffset(TopicPartition(answer.topic, answer.partition), answer.offset, metadata, answer.error)
 
@@ -157,11 +157,11 @@ def _check(error: int | None) -> None:
 
 
 @cache
-def _library() -> Any:
+def _library() -> ctypes.CDLL:
     """Return librdkafka as loaded by confluent-kafka: its symbols are found through the extension module that depends on it."""
     library = ctypes.CDLL(cimpl.__file__)
     pointer, number = ctypes.c_void_p, ctypes.c_int
-    signatures: dict[str, tuple[Any, ...]] = {
+    signatures: dict[str, tuple[object, ...]] = {
         "topic_partition_list_new": (_List, number),
         "topic_partition_list_add": (ctypes.POINTER(_Element), _List, ctypes.c_char_p, ctypes.c_int32),
         "topic_partition_list_destroy": (None, _List),

@@ -7,10 +7,9 @@ partition, offset out of range) are not records: they are passed to `on_error` a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import cycle, groupby
 from operator import itemgetter
-from typing import Any
 
 from confluent_kafka import KafkaError, Message
 
@@ -68,7 +67,7 @@ def _batch(run: list[Message], topic: str, headers: bool) -> RecordBatch:
     )
 
 
-def size_of(values: list[Any]) -> int:
+def size_of(values: Sequence[Message | bytes | None]) -> int:
     """Return the size of the values in bytes; an estimate for more than `_WEIGHED` values."""
     if len(values) <= _WEIGHED:
         return sum(map(len, filter(None, values)))
@@ -101,5 +100,5 @@ def _without_errors(messages: list[Message], on_error: Callable[[Message, KafkaE
     return records
 
 
-def _as_headers(found: list[tuple[str, Any]] | None) -> Headers | None:
+def _as_headers(found: list[tuple[str, bytes | None]] | None) -> Headers | None:
     return list(found) if found else None

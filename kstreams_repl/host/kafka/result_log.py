@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Message, Producer
 
 from kstreams_repl.host.kafka.admin import Admin
 from kstreams_repl.host.kafka.clients import ClientSettings, make_producer
@@ -57,7 +57,7 @@ class BrokerResultLog:
         loop = asyncio.get_running_loop()
         written: asyncio.Future[int] = loop.create_future()
 
-        def delivered(error: Any, message: Any) -> None:
+        def delivered(error: object, message: Message) -> None:
             with suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(self._settle, written, partition, error, message.offset())
 
@@ -83,7 +83,7 @@ class BrokerResultLog:
     def _error(self, error: object, partition: TopicPartition) -> Exception:
         return translate(error, f"writing to {partition}", topic=partition.topic, bootstrap_servers=self._settings.bootstrap_servers)
 
-    def _opened(self) -> Any:
+    def _opened(self) -> Producer:
         if self._producer is None:
             self._producer = make_producer(self._settings, linger_ms=_LINGER_MS)
             self._thread = threading.Thread(target=carried(self._serve), name=f"results-{self._name}", daemon=True)

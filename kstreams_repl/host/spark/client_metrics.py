@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any
 
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.metrics.catalogue import CLIENT, CLIENT_ID, THREAD, THREAD_ID, level_number
 from kstreams_repl.engine.metrics.metrics_snapshot import Snapshot
+from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.instance.metrics.instance_metrics import thread_id
 from kstreams_repl.host.spark.instance_reports import ApplicationReport
 
@@ -17,7 +17,7 @@ _KAFKAS = {"created": 0, "starting": 1, "running": 2, "paused": 2, "stopped": 4,
 """The ordinals of `KafkaStreams.State`; a paused client is RUNNING there."""
 
 
-def client_metrics(application_id: str, topology: Any, config: StreamsConfig, *, status: str, reports: ApplicationReport) -> Snapshot:
+def client_metrics(application_id: str, topology: Topology, config: StreamsConfig, *, status: str, reports: ApplicationReport) -> Snapshot:
     """Return state, threads and topology of an application, and the state of each instance: one that failed cannot report its own."""
     states = {slot: instance.state for slot, instance in reports.instances.items()}
     built = topology.build() if hasattr(topology, "build") else topology

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame as DataFrame
+    from pyspark.sql import SparkSession
 
-def frame_of(spark: Any, read: Callable[[int], Iterator[pa.RecordBatch]], pieces: int, schema: pa.Schema) -> Any:
+
+def frame_of(spark: SparkSession, read: Callable[[int], Iterator[pa.RecordBatch]], pieces: int, schema: pa.Schema) -> DataFrame:
     """Return a lazy DataFrame with one partition per piece; each action reads the pieces it needs again.
 
     Its times are without a zone, in UTC, as in `Session.sql`, if that is the zone of the Spark session; else Spark would take them for

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.metrics.metrics_snapshot import Metric, Snapshot, merged
@@ -56,6 +56,9 @@ from kstreams_repl.system.errors import (
 from kstreams_repl.system.forks import OwnLock
 from kstreams_repl.system.types import JsonMapping, SparkMaster
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 _LOST_SECONDS = 3.0  # for the running instances to commit, when others have no slot and cannot answer
 _PROGRESS_SECONDS = 5.0
 """Seconds until a failed epoch must be in Spark's progress; then the query is ended."""
@@ -83,7 +86,7 @@ class Deployment:
         topology: Any,
         config: StreamsConfig | Mapping[str, object],
         *,
-        spark: Any = None,
+        spark: SparkSession | None = None,
         master: SparkMaster = None,
         slots: int = LOCAL_SLOTS,
         settings: ClientSettings | None = None,

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Protocol
 
 from kstreams_repl.engine.calls.node_caller import NodeCaller
 from kstreams_repl.engine.operators.streams.stream_async import StreamAsync
@@ -41,7 +41,7 @@ class DaemonThreads:
     def __init__(self, name: str, most: int, loop: asyncio.AbstractEventLoop) -> None:
         self._name, self._most, self._loop = name, most, loop
         self._work: SimpleQueue[tuple[asyncio.Future[object], Callable[[], object]] | None] = SimpleQueue()
-        self._results: deque[tuple[asyncio.Future[object], Any, BaseException | None]] = deque()
+        self._results: deque[tuple[asyncio.Future[object], object, BaseException | None]] = deque()
         self._telling = False
         self._threads: list[threading.Thread] = []
         self._busy = 0
@@ -183,7 +183,7 @@ class TaskCaller:
         """Run the node's function for a call."""
         self._runner.submit(self._caller, call, done)
 
-    def ask(self, question: Callable[[], object], put: Callable[[Callable[[], None]], None]) -> Any:
+    def ask(self, question: Callable[[], object], put: Callable[[Callable[[], None]], None]) -> object:
         """Have the task's thread answer a question of a running call."""
         answer: Future[object] = Future()
 

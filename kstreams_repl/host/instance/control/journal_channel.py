@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, get_args
+from typing import get_args
 
 from kstreams_repl.engine.metrics.metrics_snapshot import validated
 from kstreams_repl.host.instance.control.channel import ENDED, EpochTask, PeerTimes, Signal
@@ -362,7 +362,7 @@ def _figures(content: JsonMapping) -> str:
     return text
 
 
-def _cut(value: object) -> Any:
+def _cut(value: object) -> object:
     if isinstance(value, Mapping):
         return {name: _cut(part) for name, part in value.items()}
     if isinstance(value, str) and len(value) > _MOST_TEXT:

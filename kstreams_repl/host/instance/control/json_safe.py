@@ -11,7 +11,7 @@ MOST_DEPTH = 5
 _LARGEST_INT = 2**53
 
 
-def shown(value: Any, depth: int = 0) -> Any:
+def shown(value: Any, depth: int = 0) -> object:
     """Return None, numbers, texts, lists and dicts with text keys as a copy; any other value as its text.
 
     Long texts are cut (marked by an ellipsis), and so are long lists and deep nesting. Never raises: the text of a value whose

@@ -16,13 +16,16 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kstreams_repl.host.instance.control.control_files import read_whole, write_whole
 from kstreams_repl.host.instance.control.json_safe import shown
 from kstreams_repl.host.instance.control.request_files import RequestFiles
 from kstreams_repl.host.journal.journal_records import TapRequest
 from kstreams_repl.system.types import JsonMapping, JsonObject, TaskId, header_text
+
+if TYPE_CHECKING:
+    from kstreams_repl.engine.runtime.task import StreamTask
 
 LEASE_SECONDS = 5.0
 """A tap that its client does not renew for this long expires."""
@@ -112,10 +115,10 @@ class _Tap:
     def __init__(self, request: TapRequest) -> None:
         self.request = request
         self.count = 0
-        self.kept: deque[list[Any]] = deque(maxlen=request.rows)
+        self.kept: deque[list[object]] = deque(maxlen=request.rows)
         self.room = self._share()
         self.changed = True
-        self.attached: list[tuple[Any, Any]] = []
+        self.attached: list[tuple[Any, _TaskTap]] = []
 
     def refill(self, seconds: float) -> None:
         """Reset how many records may be kept in the next period, by the rate."""
@@ -132,7 +135,7 @@ class _Tap:
 
     def show(self) -> JsonObject:
         """Return the tap's content, bounded in bytes: the oldest rows are dropped first."""
-        rows: list[list[Any]] = []
+        rows: list[list[object]] = []
         size = 0
         for row in reversed(self.kept):
             size += _size(row)
@@ -151,7 +154,7 @@ class _TaskTap:
         self._changes = changes
         self._serdes = serdes
 
-    def record(self, key: Any, value: Any, timestamp: int, headers: Any) -> None:
+    def record(self, key: object, value: Any, timestamp: int, headers: Any) -> None:
         tap = self._tap
         tap.count += 1
         tap.changed = True
@@ -191,7 +194,7 @@ class TapBoard:
         """Ids of the attached taps."""
         return frozenset(self._taps)
 
-    def serve(self, tasks: Iterable[object]) -> None:
+    def serve(self, tasks: Iterable[StreamTask]) -> None:
         """Attach requested taps, detach expired ones, and write the observed records.
 
         Args:
@@ -214,7 +217,7 @@ class TapBoard:
         self._last = now
         self._show()
 
-    def _put_on(self, tap: _Tap, tasks: Iterable[Any]) -> None:
+    def _put_on(self, tap: _Tap, tasks: Iterable[StreamTask]) -> None:
         node = tap.request.node
         for task in tasks:
             taps = task.taps(node)
@@ -240,5 +243,5 @@ class TapBoard:
                     tap.changed = False
 
 
-def _size(row: list[Any]) -> int:
+def _size(row: list[object]) -> int:
     return len(repr(row))

@@ -11,12 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kstreams_repl.host.instance.control.request_files import RequestFiles
 from kstreams_repl.host.journal.journal import JournalReports
 from kstreams_repl.host.journal.journal_records import RetryOrder
 from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.system.types import TaskId
+
+if TYPE_CHECKING:
+    from kstreams_repl.engine.runtime.task import StreamTask
 
 _FOLDER = "retries"
 _MOST_NUMBERS = 40_000
@@ -118,9 +122,9 @@ class RetryBoard:
 
     def __init__(self, wanted: Wanted) -> None:
         self._wanted = wanted
-        self._followed: set[tuple[str, Any]] = set()
+        self._followed: set[tuple[str, TaskId]] = set()
 
-    def serve(self, tasks: Iterable[Any], now_ms: int) -> None:
+    def serve(self, tasks: Iterable[StreamTask], now_ms: int) -> None:
         """Hand new orders to the tasks.
 
         Args:

@@ -28,6 +28,7 @@ import signal
 import sys
 import time
 from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,7 @@ class CrashWatchdog(CarefulPeriod):
         self._nodes = frozenset(node.name for spec in plan.assignment[slot] for node in spec.subtopology.nodes)
         self._me = {"pid": os.getpid(), "start": start_time(os.getpid())}
         self._file: int | None = None
-        self._stack_file: Any = None
+        self._stack_file: FileIO | None = None
         self._deaths: list[WorkerCrash] = []
         self._calls: dict[str, tuple[object, float]] = {}
         self._tasks: list[TaskCrashMarks] = []

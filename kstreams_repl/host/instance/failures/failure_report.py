@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kstreams_repl.system.errors import KStreamsError
 from kstreams_repl.system.types import JsonObject
 
@@ -24,7 +22,7 @@ def failure_of(error: BaseException) -> JsonObject:
     }
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object) -> object:
     """Return text and numbers unchanged, a tuple of them (the user's source line) as a list, and any other value as text."""
     if isinstance(value, tuple) and all(isinstance(part, (str, int)) for part in value):
         return list(value)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from typing import Any
 
 from kstreams_repl.engine.topology.nodes import SinkNode
 from kstreams_repl.host.instance.application_plan import ApplicationPlan
@@ -92,7 +91,7 @@ class RejectedRecords(CarefulPeriod):
         return over
 
 
-def producer_settings(plan: ApplicationPlan, admin: Admin, rejected: RejectedRecords) -> dict[str, Any]:
+def producer_settings(plan: ApplicationPlan, admin: Admin, rejected: RejectedRecords) -> dict[str, object]:
     """Return the producer settings that make a rejection affect one record only.
 
     A broker rejects a whole batch that is larger than its topic allows, and the client does not split it. So batches stay within

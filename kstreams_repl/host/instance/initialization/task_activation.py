@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from kstreams_repl.engine.commit.committed_counts import committed_counts
 from kstreams_repl.engine.commit.offset_metadata import COMMIT_ID, STREAM_TIME
@@ -98,7 +97,7 @@ def start_task(instance: Instance, restored: RestoringTask) -> ActiveTask:
         submit=lambda: instance.task_pool().submit,
     )
     for partition in spec.partitions:
-        metadata: Any = starts[partition].metadata
+        metadata = starts[partition].metadata
         task.set_partition_time(partition, metadata.partition_time, metadata.stream_time)
         task.set_metadata(
             {

@@ -40,6 +40,7 @@ from kstreams_repl.host.kafka.clients import ClientSettings, make_consumer, make
 from kstreams_repl.host.kafka.group_offsets import assign
 from kstreams_repl.host.kafka.transactional import TransactionalProducer
 from kstreams_repl.system.errors import KStreamsError, TaskMigratedError
+from kstreams_repl.system.types import TopicPartition
 from kstreams_repl.table_files.instance_tables import InstanceTables
 
 _LOG = logging.getLogger("kstreams_repl.host.instance")
@@ -143,7 +144,7 @@ def open_instance(
         instance.take_over.skipped = {str(at): start.skipped for at, start in starts.items() if start.skipped}
         # 5. Restore the stores.
         stage("restoring stores")
-        floors: dict[Any, int] = {}
+        floors: dict[TopicPartition, int] = {}
         for spec in specs:
             own_logs = [log for log in logs if log.task == spec.task_id]
             floors |= floors_of(own_logs, [starts[partition].metadata for partition in spec.partitions], instance.take_over.topic_ids)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kstreams_repl.engine.metrics.catalogue import THREAD, THREAD_ID, UPDATER
 from kstreams_repl.engine.metrics.counters import Counter, Reader, Steps
@@ -105,7 +105,7 @@ class InstanceMetrics:
                 self._registry.add(sensor, THREAD, self._tags)
             for name in ("process", "punctuate", "poll", "commit"):
                 self._registry.gauge(f"{name}-ratio", THREAD, self._tags, lambda name=name: self._ratios.get(name, 0.0))  # type: ignore[misc]
-            gauges: Mapping[str, Callable[[], Any]] = {
+            gauges: Mapping[str, Callable[[], float | str]] = {
                 "blocked-time-ns-total": lambda: int((counters.poll.total + instance.clients.waited) * 1e9),
                 "thread-start-time": lambda: counters.started_ms,
                 "repl-commit-id": lambda: instance.committer.commit_id,

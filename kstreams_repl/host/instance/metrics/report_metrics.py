@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
 
 from kstreams_repl.engine.operators.own_copy import UNCOPIED
 from kstreams_repl.engine.runtime.nodes.node_counts import NodeCounts, added
@@ -97,7 +96,7 @@ def _counts_of(instance: Instance, counted: NodeCounts) -> dict[str, int]:
     return {"": instance.counters.records, **tasks, **{f"node {node}": count.taken for node, count in counted.items()}}
 
 
-def _plain(counts: NodeCounts, rates: Mapping[str, float]) -> dict[str, list[Any]]:
+def _plain(counts: NodeCounts, rates: Mapping[str, float]) -> dict[str, list[object]]:
     """Return for each node: records taken, records given, records taken per second, dropped records by reason, and the grace with which
     none would have been late.
     """

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kstreams_repl.engine.commit.failpoints import failpoint
 from kstreams_repl.host.instance.control.channel import PeerTimes, Signal
@@ -26,6 +26,9 @@ from kstreams_repl.host.kafka.failures import translate
 from kstreams_repl.host.kafka.group_offsets import is_partition_end, is_passing, pause, resume, topic_partition_of
 from kstreams_repl.host.kafka.record_batch import columns, size_of
 from kstreams_repl.system.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kstreams_repl.host.kafka.clients import Message
 
 _BATCH = 10_000
 _SLICE = 4_000
@@ -100,7 +103,7 @@ class PollLoop:
         self._stateful = any(task.task.stores for task in instance.tasks)
         topics = {partition.topic for partition in self._by_partition}
         self._topic = topics.pop() if len(topics) == 1 else None
-        self._ahead: list[Any] = []
+        self._ahead: list[Message] = []
         self._ahead_bytes = 0
         instance.clients.fence.meanwhile = self._read_ahead
 
@@ -262,7 +265,7 @@ class PollLoop:
         self._ahead_bytes += size_of(messages)
         return bool(messages)
 
-    def _take_ahead(self) -> list[Any]:
+    def _take_ahead(self) -> list[Message]:
         messages, self._ahead, self._ahead_bytes = self._ahead, [], 0
         return messages
 
@@ -304,7 +307,7 @@ class PollLoop:
             pause(self.instance.clients.consumer, list(partitions))
             self._paused.update(partitions)
 
-    def _route(self, messages: list[Any]) -> None:
+    def _route(self, messages: list[Message]) -> None:
         by_partition, positions, bounds = self._by_partition, self.instance.input, self.instance.bounds
         for partition, batch in columns(messages, self._on_error, topic=self._topic):
             task = by_partition[partition]
@@ -325,7 +328,7 @@ class PollLoop:
             ):
                 self._pause([partition])
 
-    def _on_error(self, message: Any, error: object) -> None:
+    def _on_error(self, message: Message, error: object) -> None:
         partition = topic_partition_of(message)
         if is_partition_end(error):
             self.instance.input.ends[partition] = message.offset()

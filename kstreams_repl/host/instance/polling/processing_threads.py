@@ -17,7 +17,7 @@ import threading
 import time
 from collections import deque
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.engine.commit.failpoints import failpoint
 from kstreams_repl.host.instance.control.channel import Signal
@@ -29,6 +29,9 @@ from kstreams_repl.host.kafka.group_offsets import is_partition_end, topic_parti
 from kstreams_repl.host.kafka.record_batch import columns
 from kstreams_repl.system.log_context import carried
 from kstreams_repl.system.types import TaskId, TopicPartition
+
+if TYPE_CHECKING:
+    from kstreams_repl.host.kafka.clients import Message
 
 _BATCH = 10_000
 _SLICE_SECONDS = 0.02
@@ -243,7 +246,7 @@ class ThreadedPollLoop(PollLoop):
             return False
         return now - since > _BLOCKED_SECONDS
 
-    def _route(self, messages: list[Any]) -> None:
+    def _route(self, messages: list[Message]) -> None:
         """Put the batches first and the partition ends after them: a task that reads the ends and then empties its inbox misses
         no record.
         """
@@ -259,7 +262,7 @@ class ThreadedPollLoop(PollLoop):
             self.manager.put(by_partition[partition].id, partition, None)
         self._ends_met.clear()
 
-    def _on_error(self, message: Any, error: object) -> None:
+    def _on_error(self, message: Message, error: object) -> None:
         if is_partition_end(error):
             partition = topic_partition_of(message)
             self.instance.input.ends[partition] = self._ends_met[partition] = message.offset()

@@ -16,7 +16,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.engine.stores.engine.environment import Environment
 from kstreams_repl.host.instance.state.changelog_retention import check_whole
@@ -30,6 +30,9 @@ from kstreams_repl.host.kafka.reading import READ_GROUP, is_passing_for_reader, 
 from kstreams_repl.host.kafka.record_batch import columns
 from kstreams_repl.system.errors import TaskCorruptedError
 from kstreams_repl.system.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kstreams_repl.host.kafka.clients import Message
 
 _BATCH = 50_000
 _LOG = logging.getLogger("kstreams_repl.host.instance")
@@ -232,7 +235,7 @@ class ChangelogReader:
         counts.tasks = {name: (done, left_of.get(name, 0)) for name, (done, _) in counts.tasks.items()}
         self.progress = counts.copied()
 
-    def _on_error(self, message: Any, error: Any) -> None:
+    def _on_error(self, message: Message, error: object) -> None:
         if not is_partition_end(error) and not is_passing_for_reader(error):
             raise translate(error, "restoring a store", topic=message.topic(), bootstrap_servers=self._settings.bootstrap_servers)
 

@@ -7,7 +7,7 @@ memory).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kstreams_repl.engine.runtime.global_task import GlobalTask
 from kstreams_repl.engine.stores.engine.memory import MemoryEnvironment
@@ -19,6 +19,9 @@ from kstreams_repl.host.kafka.group_offsets import assign, is_partition_end, is_
 from kstreams_repl.host.kafka.reading import positions
 from kstreams_repl.host.kafka.record_batch import columns
 from kstreams_repl.system.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kstreams_repl.host.kafka.clients import Message
 
 _BATCH = 20_000
 
@@ -44,7 +47,7 @@ class GlobalTables:
         self.loaded = 0
 
     @property
-    def stores(self) -> Mapping[str, Any]:
+    def stores(self) -> Mapping[str, object]:
         """The global stores by name."""
         return self.task.stores
 
@@ -74,7 +77,7 @@ class GlobalTables:
         self.loaded += count
         return count
 
-    def _on_error(self, message: Any, error: Any) -> None:
+    def _on_error(self, message: Message, error: object) -> None:
         if not is_partition_end(error) and not is_passing(error):
             raise translate(
                 error, "reading a global table", topic=message.topic(), bootstrap_servers=self._settings.bootstrap_servers

@@ -14,13 +14,16 @@ import shutil
 import uuid
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from kstreams_repl.engine.config import shown_address as shown_address
 from kstreams_repl.system.disk_errors import is_full
 from kstreams_repl.system.errors import ConfigError, InvalidNameError, KStreamsError, SnapshotError
 from kstreams_repl.system.files import replacing
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
 
 T = TypeVar("T")
 _FTP_ABSENT = re.compile(r"550 (not a directory|no such)", re.IGNORECASE)
@@ -205,7 +208,7 @@ class LocalDirectory:
 class RemoteDirectory:
     """A directory of an fsspec file system."""
 
-    def __init__(self, files: Any, root: str) -> None:
+    def __init__(self, files: AbstractFileSystem, root: str) -> None:
         self._files = files
         self._root = root.rstrip("/")
 

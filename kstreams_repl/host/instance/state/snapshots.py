@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.engine.stores.engine.environment import Environment
 from kstreams_repl.host.instance.state.changelogs import ChangelogBounds, ChangelogPartition
 from kstreams_repl.host.instance.state.environment_attributes import TOPIC_ID
 from kstreams_repl.host.instance.state.snapshot_directory import SnapshotDirectory
@@ -236,7 +237,7 @@ class Snapshotter:
 
     def __init__(
         self,
-        tasks: Iterable[tuple[str, Any]],
+        tasks: Iterable[tuple[str, Environment]],
         directory: SnapshotDirectory,
         application_id: str,
         *,
@@ -262,7 +263,7 @@ class Snapshotter:
         self._thread.start()
         return self
 
-    def add(self, task: str, environment: object) -> None:
+    def add(self, task: str, environment: Environment) -> None:
         """Add a task."""
         self._tasks.append((task, environment))
 

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.engine.commit.offset_metadata import decode
 from kstreams_repl.engine.config import StreamsConfig
@@ -35,6 +35,9 @@ from kstreams_repl.host.instance.state.state_manager import fresh_environment, o
 from kstreams_repl.host.kafka.group_admin import CommittedOffset
 from kstreams_repl.system.errors import KStreamsError, StateStoreError, TaskCorruptedError, TaskMigratedError
 from kstreams_repl.system.types import RecordBatch, TopicPartition
+
+if TYPE_CHECKING:
+    from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
 
 _LOG = logging.getLogger("kstreams_repl.host.instance")
 _AS_OF_SECONDS = 60.0
@@ -176,7 +179,7 @@ def _own(path: Path, token: str, opened: Any) -> Environment | None:
         raise
 
 
-def _open(path: Path) -> Any:
+def _open(path: Path) -> LmdbEnvironment:
     try:
         return open_lmdb(path)
     except TaskCorruptedError as error:

@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kstreams_repl.engine.runtime.task import TaskSpec
 from kstreams_repl.host.instance.application_plan import ApplicationPlan
@@ -30,6 +30,9 @@ from kstreams_repl.host.kafka.record_batch import columns
 from kstreams_repl.system.errors import KStreamsError
 from kstreams_repl.system.log_context import carried
 from kstreams_repl.system.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kstreams_repl.host.kafka.clients import Consumer, Message
 
 _LOG = logging.getLogger("kstreams_repl.host.instance")
 _BATCH = 10_000
@@ -110,7 +113,7 @@ class StandbyTasks:
 
     def _run(self) -> None:
         admin: Admin | None = None
-        consumer: Any = None
+        consumer: Consumer | None = None
         next_check = 0.0
         try:
             while not self._over.is_set():
@@ -138,10 +141,10 @@ class StandbyTasks:
             if consumer is not None:
                 consumer.close()
 
-    def _consumer(self) -> Any:
+    def _consumer(self) -> Consumer:
         return make_consumer(self._plan.settings, group_id=READ_GROUP, isolation=self._plan.isolation, role="restore")
 
-    def _step(self, consumer: Any) -> None:
+    def _step(self, consumer: Consumer) -> None:
         message = consumer.poll(_POLL_SECONDS)
         if message is None:
             return
@@ -228,7 +231,7 @@ class StandbyTasks:
         assign(consumer, starts)
         self._assigned = True
 
-    def _on_error(self, message: Any, error: object) -> None:
+    def _on_error(self, message: Message, error: object) -> None:
         if not is_partition_end(error) and not is_passing_for_reader(error):
             raise translate(
                 error,

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kstreams_repl.engine.commit.offset_metadata import decode
 from kstreams_repl.engine.config import StreamsConfig
@@ -36,6 +36,10 @@ from kstreams_repl.host.instance.state.owner_token import end_process, generatio
 from kstreams_repl.host.instance.state.state_cleanup import discard, opening
 from kstreams_repl.host.kafka.group_admin import CommittedOffset
 from kstreams_repl.system.errors import KStreamsError, StateStoreError, TaskCorruptedError, TaskMigratedError
+from kstreams_repl.system.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
 
 _LOG = logging.getLogger("kstreams_repl.host.instance")
 InForce = Callable[[], bool]
@@ -114,7 +118,7 @@ def why_not_trusted(
     bounds: ChangelogBounds,
     *,
     config: StreamsConfig,
-    committed: Callable[[], Mapping[Any, CommittedOffset]],
+    committed: Callable[[], Mapping[TopicPartition, CommittedOffset]],
 ) -> str | None:
     """Return why a local copy must be rebuilt; None when it may catch up from its own position.
 
@@ -150,7 +154,7 @@ def why_not_trusted(
     return None
 
 
-def _is_last_commit(environment: Environment, committed: Mapping[Any, CommittedOffset]) -> bool:
+def _is_last_commit(environment: Environment, committed: Mapping[TopicPartition, CommittedOffset]) -> bool:
     """Return whether the rows are those of the task's last commit: no change to them was committed since."""
     commit_id, positions = environment.commit_id, environment.positions
     return commit_id >= 0 and bool(committed) and all(
@@ -173,7 +177,7 @@ def _open_of_task(path: Path, spec: TaskSpec, token: str, end_former: bool = Fal
     return environment
 
 
-def open_lmdb(path: Path, on_locked: Callable[[str | None], bool] | None = None) -> Any:
+def open_lmdb(path: Path, on_locked: Callable[[str | None], bool] | None = None) -> LmdbEnvironment:
     """Open or create an LMDB environment, without taking ownership.
 
     Args:
@@ -209,7 +213,7 @@ def _open(path: Path, token: str, end_former: bool = False) -> Environment:
     return opened
 
 
-def _end_former(environment: Any, token: str) -> None:
+def _end_former(environment: LmdbEnvironment, token: str) -> None:
     """Ensure that no process of an earlier generation still sends: it closes its environments as soon as it sees the new
     generation.
     """

@@ -8,8 +8,8 @@ decided at once.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from kstreams_repl.engine.runtime.nodes.collector import Site
 from kstreams_repl.engine.runtime.nodes.handlers import ErrorContext, Response
@@ -17,6 +17,9 @@ from kstreams_repl.host.instance.failures.rejected_records import OutputRejected
 from kstreams_repl.host.kafka.delivery_errors import describe_delivery, is_consequence, needs_abort, send_errors, serve
 from kstreams_repl.system.errors import KStreamsError, OutputRetryError, ProductionError, StreamsProcessingError
 from kstreams_repl.system.types import Headers
+
+if TYPE_CHECKING:
+    from kstreams_repl.host.kafka.clients import Message, Producer
 
 _FULL_SECONDS = 60.0
 _ANY_PARTITION = -1
@@ -33,7 +36,7 @@ class ProductionErrors:
         dropped: records left out, as their handlers decided.
     """
 
-    def __init__(self, producer: Any, rejected: RejectedRecords, partitions: Mapping[str, int], *, transactional: bool) -> None:
+    def __init__(self, producer: Producer, rejected: RejectedRecords, partitions: Mapping[str, int], *, transactional: bool) -> None:
         self._producer = producer
         self._partitions = partitions
         self._transactional = transactional
@@ -48,7 +51,7 @@ class ProductionErrors:
             failed, self._failed = self._failed, None
             raise failed
 
-    def delivery_failed(self, error: object, message: Any) -> None:
+    def delivery_failed(self, error: object, message: Message) -> None:
         """Handle an undelivered record, as the producer's callback; the source record it was made from is not known here."""
         if error is None or self._failed is not None:
             return
@@ -94,7 +97,7 @@ class ProductionErrors:
         timestamp: int,
         headers: Headers,
         partition: int | None,
-        on_delivery: Any = None,
+        on_delivery: Callable[..., object] | None = None,
     ) -> None:
         """Handle an error that `produce` raised: wait for room when the buffer is full, else call the handler."""
         deadline = time.monotonic() + _FULL_SECONDS

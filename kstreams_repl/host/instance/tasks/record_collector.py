@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
 from operator import length_hint
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kstreams_repl.engine.partitioning import partitioner, partitions_for_keys
 from kstreams_repl.engine.runtime.nodes.collector import Direct, Send, SendMany, Site, one_by_one
@@ -26,6 +26,7 @@ from kstreams_repl.system.types import Headers, TopicPartition
 from kstreams_repl.table_files.instance_tables import InstanceTables, TaskRows
 
 if TYPE_CHECKING:
+    from kstreams_repl.host.kafka.clients import Message, Producer
     from kstreams_repl.table_files.row_batches import Misfit
 
 _ANY_PARTITION = -1
@@ -49,7 +50,7 @@ class KafkaRecordCollector:
 
     def __init__(
         self,
-        producer: Any,
+        producer: Producer,
         *,
         count: Callable[[str], int],
         changelogs: frozenset[str] = frozenset(),
@@ -172,7 +173,7 @@ class KafkaRecordCollector:
             targets: Iterable[int] = repeat(one) if one is not None else partitions  # type: ignore[assignment]
             sent = iter(values)
             stamps: Iterable[int] = timestamps if all(timestamps) else [timestamp or 1 for timestamp in timestamps]
-            columns: list[Iterable[Any]] = [repeat(topic), sent, keys, targets, repeat(None), repeat(None), stamps]
+            columns: list[Iterable[object]] = [repeat(topic), sent, keys, targets, repeat(None), repeat(None), stamps]
             if headers is not None:
                 columns.append(own or None for own in headers)
             calls = map(produce, *columns)
@@ -191,7 +192,7 @@ class KafkaRecordCollector:
     def _changelog_senders(self, topic: str) -> tuple[Send, SendMany]:
         produce, failed, delivered = self._producer.produce, self.errors.produce_failed, self._delivered
         columns = self._columns(topic)
-        held: tuple[Any, ...] | None = None
+        held: tuple[str, bytes | None, bytes | None, int | None, None, None, int, Headers | None] | None = None
 
         def send(
             key: bytes | None, value: bytes | None, timestamp: int | None, headers: Headers, partition: int | None = None
@@ -247,7 +248,7 @@ class KafkaRecordCollector:
                 errors.give_up(site, context, known)
                 return
 
-            def reported(error: Any, message: object) -> None:
+            def reported(error: object, message: object) -> None:
                 if error is not None:
                     errors.decide(error, topic, site, context, record)
                 elif is_changelog:
@@ -261,7 +262,7 @@ class KafkaRecordCollector:
 
         return send
 
-    def _delivered(self, error: object, message: Any) -> None:
+    def _delivered(self, error: object, message: Message) -> None:
         if error is not None:
             self.delivery_failed(error, message)
             return

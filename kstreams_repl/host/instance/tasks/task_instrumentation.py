@@ -17,6 +17,7 @@ from kstreams_repl.engine.runtime.nodes.collector import RecordCollector, Send, 
 from kstreams_repl.engine.runtime.task import TaskSpec
 from kstreams_repl.engine.topology.nodes import Node, SinkNode, SourceNode
 from kstreams_repl.engine.topology.store_builder import StoreBuilder
+from kstreams_repl.system.types import Headers
 
 Cell = list[int]
 
@@ -93,7 +94,7 @@ class TaskMeter:
         if terminal:
             return self._terminal(cell, self.ages.setdefault(node.name, Counter()), entry)
 
-        def counted(key: Any, value: Any, timestamp: int, headers: Any) -> None:
+        def counted(key: object, value: object, timestamp: int, headers: Headers) -> None:
             cell[0] += 1
             entry(key, value, timestamp, headers)
 
@@ -109,7 +110,7 @@ class TaskMeter:
             return forward
         cell = self.emitted.setdefault((node.name, kind), [0])
 
-        def counted(key: Any, value: Any, timestamp: int, headers: Any) -> None:
+        def counted(key: object, value: object, timestamp: int, headers: Headers) -> None:
             cell[0] += 1
             forward(key, value, timestamp, headers)
 
@@ -139,7 +140,7 @@ class TaskMeter:
         record, clock, late = self._services.record, self._services.clock, self.lateness.add
         cells: dict[str, tuple[Cell, Cell]] = {}
 
-        def source(key: Any, value: Any, timestamp: int, headers: Any) -> None:
+        def source(key: object, value: object, timestamp: int, headers: Headers) -> None:
             cell[0] += 1
             topic = record.topic
             found = cells.get(topic)
@@ -156,17 +157,17 @@ class TaskMeter:
     def _terminal(self, cell: Cell, ages: Counter, entry: Process) -> Process:
         add, wall_clock = ages.add, self._services.wall_clock
 
-        def terminal(key: Any, value: Any, timestamp: int, headers: Any) -> None:
+        def terminal(key: object, value: object, timestamp: int, headers: Headers) -> None:
             cell[0] += 1
             entry(key, value, timestamp, headers)
             add(wall_clock() - timestamp)
 
         return terminal
 
-    def _aged(self, put: Callable[..., Any], ages: Counter) -> Callable[..., Any]:
+    def _aged(self, put: Callable[..., object], ages: Counter) -> Callable[..., object]:
         record, wall_clock, add = self._services.record, self._services.wall_clock, ages.add
 
-        def aged(*args: object, **named: object) -> Any:
+        def aged(*args: object, **named: object) -> object:
             add(wall_clock() - record.timestamp)
             return put(*args, **named)
 
@@ -178,11 +179,11 @@ class TaskMeter:
         return None if node is None else self.produced.setdefault((node, topic), ([0], [0]))
 
 
-def _timed(inside: Callable[..., Any], add: Callable[[float], None], inner: list[bool]) -> Callable[..., Any]:
+def _timed(inside: Callable[..., Any], add: Callable[[float], None], inner: list[bool]) -> Callable[..., object]:
     """Return a store's call, timed, except when the store itself makes the call, which `inner` marks."""
     clock = time.perf_counter_ns
 
-    def timed(*args: Any, **named: Any) -> Any:
+    def timed(*args: object, **named: object) -> object:
         if inner[0]:
             return inside(*args, **named)
         inner[0] = True
@@ -200,11 +201,11 @@ def _timed(inside: Callable[..., Any], add: Callable[[float], None], inner: list
     return timed
 
 
-def _timed_at_once(inside: Callable[..., Any], add: Callable[[float], None], inner: list[bool]) -> Callable[..., Any]:
+def _timed_at_once(inside: Callable[..., object], add: Callable[[float], None], inner: list[bool]) -> Callable[..., object]:
     """Return a store's call timed as by `_timed`, for calls that are complete when they return."""
     clock = time.perf_counter_ns
 
-    def timed(*args: object, **named: object) -> Any:
+    def timed(*args: object, **named: object) -> object:
         if inner[0]:
             return inside(*args, **named)
         inner[0] = True
@@ -223,7 +224,7 @@ class _Rows:
 
     __slots__ = ("_rows", "_began", "_add")
 
-    def __init__(self, rows: Iterator[Any], began: int, add: Callable[[float], None]) -> None:
+    def __init__(self, rows: Iterator[object], began: int, add: Callable[[float], None]) -> None:
         self._rows = rows
         self._began = began
         self._add: Callable[[float], None] | None = add
@@ -231,7 +232,7 @@ class _Rows:
     def __iter__(self) -> _Rows:
         return self
 
-    def __next__(self) -> Any:
+    def __next__(self) -> object:
         try:
             return next(self._rows)
         except StopIteration:
@@ -269,7 +270,7 @@ class _CountingCollector:
             return send
         records, size = cells
 
-        def counting(key: bytes | None, value: bytes | None, timestamp: int, headers: Any, partition: int | None = None) -> None:
+        def counting(key: bytes | None, value: bytes | None, timestamp: int, headers: Headers, partition: int | None = None) -> None:
             send(key, value, timestamp, headers, partition)
             records[0] += 1
             size[0] += len(key or b"") + len(value or b"")

@@ -38,7 +38,7 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
 
 
-def _write_record(path: str, record: dict[str, Any]) -> None:
+def _write_record(path: str, record: dict[str, object]) -> None:
     scratch = f"{path}.{os.getpid()}.new"
     with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:
         json.dump(record, stream)

@@ -42,7 +42,7 @@ def report_batch(outcome: EpochResult) -> pa.RecordBatch:
     rows = outcome.tasks or {"": TaskResult(lag=0)}
     count, done = len(rows), rows.values()
     error = None if outcome.failure is None else json.dumps(outcome.failure)
-    columns: list[Sequence[Any]] = [
+    columns: list[Sequence[object]] = [
         [outcome.slot] * count,
         list(rows),
         [outcome.state] * count,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kstreams_repl.host.batch.completion import CompletionWatch
 from kstreams_repl.host.instance.application_plan import ApplicationPlan
@@ -16,6 +16,9 @@ from kstreams_repl.host.spark.planning.plan_serialization import Shipment
 from kstreams_repl.host.spark.slots.spark_slots import release_slots, reserve_slots
 from kstreams_repl.host.spark.slots.worker_pools import release_pool
 from kstreams_repl.system.errors import KStreamsError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SETTLE_SECONDS = 30.0
 """How long instances may take to commit and report after a signal."""
@@ -37,7 +40,7 @@ class GenerationRun:
         completion: the watch of a bounded run, closed with the query.
     """
 
-    def __init__(self, session: Any, plan: ApplicationPlan, shipment: Shipment, lease: ControlChannel) -> None:
+    def __init__(self, session: SparkSession, plan: ApplicationPlan, shipment: Shipment, lease: ControlChannel) -> None:
         self.session = session
         self.plan = plan
         self.shipment = shipment

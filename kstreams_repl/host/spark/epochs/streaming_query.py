@@ -10,15 +10,21 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kstreams_repl.host.spark.epochs.epoch_rows import REPORT_DDL
 from kstreams_repl.host.spark.epochs.worker import run_epoch
 from kstreams_repl.host.spark.planning.plan_serialization import Shipment
 from kstreams_repl.host.spark.slots.worker_pools import pool_of_functions, take_pool
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 _MOST_TASKS_SHOWN = 200
 
@@ -26,7 +32,7 @@ _MOST_TASKS_SHOWN = 200
 class RunningQuery:
     """A Spark streaming query and its checkpoint directory. A query whose Spark or JVM has ended counts as ended, without an error."""
 
-    def __init__(self, streaming: Any, checkpoint: Path, context: Any) -> None:
+    def __init__(self, streaming: StreamingQuery, checkpoint: Path, context: SparkContext) -> None:
         self.streaming = streaming
         self._checkpoint = checkpoint
         self._context = context
@@ -99,7 +105,7 @@ class RunningQuery:
 
 
 def start_query(
-    session: Any,
+    session: SparkSession,
     shipment: Shipment,
     directory: Path,
     *,
@@ -124,7 +130,7 @@ def start_query(
     """
     from pyspark.sql import functions as f
 
-    def epoch(batches: Any) -> Any:
+    def epoch(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return run_epoch(shipment, application_id, batches)
 
     checkpoint = Path(tempfile.mkdtemp(prefix=f"checkpoint-{generation}-", dir=directory))
@@ -164,6 +170,6 @@ def start_query(
     return RunningQuery(query, checkpoint, session.sparkContext)
 
 
-def _last_batch(query: Any) -> int:
+def _last_batch(query: StreamingQuery) -> int:
     progress = query.lastProgress
     return -1 if progress is None else int(progress["batchId"])

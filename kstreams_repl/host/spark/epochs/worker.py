@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kstreams_repl.engine.commit import failpoints
 from kstreams_repl.host.instance.application_plan import ApplicationPlan
@@ -31,6 +31,9 @@ from kstreams_repl.system.errors import BrokerUnavailableError
 from kstreams_repl.system.log_context import write_to_stderr
 from kstreams_repl.system.processes import ProcessMark
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 _BROKER_SECONDS = 1.0
 _plans: dict[str, tuple[str, ApplicationPlan]] = {}
 _cache = InstanceCache()
@@ -39,8 +42,8 @@ _exported = ExitStack()
 
 
 def run_epoch(
-    shipment: Shipment, application_id: str, batches: Iterator[Any], *, executor: str | None = None
-) -> Iterator[Any]:
+    shipment: Shipment, application_id: str, batches: Iterator[pa.RecordBatch], *, executor: str | None = None
+) -> Iterator[pa.RecordBatch]:
     """Run one slot until the epoch's deadline or a signal, and report a row per task."""
     from pyspark import TaskContext
 

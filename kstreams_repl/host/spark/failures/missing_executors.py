@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from kstreams_repl.host.spark.epochs.streaming_query import RunningQuery
 from kstreams_repl.host.spark.slots.spark_slots import is_cluster, missing_slots
 from kstreams_repl.system.errors import DeployError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PATIENCE_SECONDS = 60.0
 """How long an instance may be queued: a cluster manager replaces a lost executor within this time."""
@@ -19,7 +23,7 @@ class MissingExecutors:
     Instances queued behind other Spark jobs do not count, because those jobs end. Only a cluster loses slots.
     """
 
-    def __init__(self, session: object, query: RunningQuery, name: str) -> None:
+    def __init__(self, session: SparkSession, query: RunningQuery, name: str) -> None:
         self._session = session
         self._query = query
         self._name = name

@@ -12,11 +12,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
 
 from kstreams_repl.engine.topology.names import internal_topic
 from kstreams_repl.engine.topology.nodes import SourceNode
 from kstreams_repl.engine.topology.partitions import own_topics
+from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.instance.application_plan import ApplicationPlan
 from kstreams_repl.host.kafka.admin import Admin
 from kstreams_repl.system.errors import KStreamsError, PartitionsChangedError, UnknownTopicError
@@ -25,7 +25,7 @@ _SURE_SECONDS = 1.0
 _LOG = logging.getLogger("kstreams_repl.host.spark")
 
 
-def growth_of(topology: Any, plan: ApplicationPlan, counts: Mapping[str, int]) -> dict[str, tuple[int, int]]:
+def growth_of(topology: Topology, plan: ApplicationPlan, counts: Mapping[str, int]) -> dict[str, tuple[int, int]]:
     """Return input topics with more partitions than planned: name -> (planned, now). New topics that match a pattern count from 0."""
     inputs = {partition.topic for specs in plan.assignment for spec in specs for partition in spec.partitions}
     inputs |= {partition.topic for partition in plan.global_partitions}
@@ -87,7 +87,7 @@ class PartitionWatch:
     def __init__(
         self,
         admin: Admin,
-        topology: object,
+        topology: Topology,
         plan: ApplicationPlan,
         *,
         seconds: float,

@@ -27,7 +27,7 @@ from kstreams_repl.host.kafka.clients import ClientSettings
 from kstreams_repl.host.kafka.reading import OffsetRange, ranges_of, read_ranges
 from kstreams_repl.host.spark.fencing.generation_fencing import Generations, VersionText
 from kstreams_repl.system.errors import SchemaRegistryError, TopologyError
-from kstreams_repl.system.types import Headers
+from kstreams_repl.system.types import Deserialize, Headers, KeyValueMapper
 
 TRANSACTION_MS = 600_000
 """Timeout of the transaction. A driver that dies in it blocks its readers until the next driver takes the control id."""
@@ -40,7 +40,7 @@ LastRows = Mapping[tuple[int, bytes], LastRow]
 _SEQUENCE_SIZE = 4
 
 
-def key_reader(store: StoreBuilder, key: Serde) -> Callable[[bytes], Any]:
+def key_reader(store: StoreBuilder, key: Serde) -> Deserialize:
     """Return a function that makes the user's key from a changelog's key: `Windowed` in window and session stores."""
     if store.kind is StoreKind.SESSION:
         return session_windowed(key).deserialize
@@ -76,10 +76,10 @@ class Migration:
 
     store: str
     changelog: str
-    read_key: Callable[[bytes], Any]
+    read_key: Deserialize
     before: Serde
     after: Serde
-    function: Callable[[Any, Any], Any]
+    function: KeyValueMapper
     new_key: Serde | None = None
     subjects: Subjects | None = None
 

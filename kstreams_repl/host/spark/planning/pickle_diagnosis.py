@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from types import FunctionType, MethodType, ModuleType
-from typing import Any
 
 from kstreams_repl.engine.topology.fingerprint import content_of, global_names, is_users
 
@@ -14,7 +13,7 @@ _MOST = 2_000
 _LOOKED_INTO = (FunctionType, MethodType, ModuleType, functools.partial, staticmethod, classmethod, type, dict, list, tuple, set, frozenset)
 
 
-def culprit(item: object, sends: Callable[[Any], bool]) -> tuple[str, Any] | None:
+def culprit(item: object, sends: Callable[[object], bool]) -> tuple[str, object] | None:
     """Return (name of the variable, object) of the first object in an item that cannot be pickled; None if none is found.
 
     Only the user's objects are searched: for a session it returns ``session``, not the part of it that cannot be pickled.
@@ -24,7 +23,7 @@ def culprit(item: object, sends: Callable[[Any], bool]) -> tuple[str, Any] | Non
     """
     seen: set[int] = set()
 
-    def visit(inside: object, name: str) -> tuple[str, Any] | None:
+    def visit(inside: object, name: str) -> tuple[str, object] | None:
         for label, value in _held(inside):
             if id(value) in seen or len(seen) > _MOST:
                 continue
@@ -38,7 +37,7 @@ def culprit(item: object, sends: Callable[[Any], bool]) -> tuple[str, Any] | Non
     return visit(item, "")
 
 
-def _held(item: object) -> Iterator[tuple[str, Any]]:
+def _held(item: object) -> Iterator[tuple[str, object]]:
     """Yield (name, object) of what is pickled with an object; items of collections and this package's own parts have no name."""
     if isinstance(item, FunctionType):
         yield from zip(item.__code__.co_freevars, map(content_of, item.__closure__ or ()), strict=True)
@@ -67,7 +66,7 @@ def _held(item: object) -> Iterator[tuple[str, Any]]:
         yield "", type(item)
 
 
-def read_globals(function: FunctionType) -> Iterator[tuple[str, Any]]:
+def read_globals(function: FunctionType) -> Iterator[tuple[str, object]]:
     """Yield (name, value) of the module globals that a function's code reads."""
     known = function.__globals__
     yield from ((name, known[name]) for name in dict.fromkeys(global_names(function.__code__)) if name in known)

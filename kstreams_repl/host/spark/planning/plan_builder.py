@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.runtime.task_specs import task_specs
 from kstreams_repl.engine.topology.names import validate_application_id
 from kstreams_repl.engine.topology.nodes import SourceNode
 from kstreams_repl.engine.topology.partitions import ResolvedTopology, resolve_partitions
+from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.instance.application_plan import ApplicationPlan
 from kstreams_repl.host.instance.state.global_tables import partitions_of
 from kstreams_repl.host.instance.state.snapshot_directory import check_directory, snapshot_directory
@@ -41,7 +41,7 @@ def application_id_of(config: StreamsConfig) -> str:
     return validate_application_id(name, "application.id")
 
 
-def check_topics(admin: Admin, topology: Any, config: StreamsConfig, counts: Mapping[str, int]) -> None:
+def check_topics(admin: Admin, topology: Topology, config: StreamsConfig, counts: Mapping[str, int]) -> None:
     """Check that every topic with a fixed name exists, that of the dead letters too.
 
     Raises:
@@ -73,14 +73,14 @@ def check_topics(admin: Admin, topology: Any, config: StreamsConfig, counts: Map
     raise UnknownTopicError(what, hint=hint, topic=missing[0], topics=missing)
 
 
-def missing_topics(topology: Any, config: StreamsConfig, counts: Mapping[str, int]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def missing_topics(topology: Topology, config: StreamsConfig, counts: Mapping[str, int]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the missing topics that are read, and those that are only written, without the application's own."""
     known = counts.keys() | set(topology.internal_topics)
     read = tuple(dict.fromkeys(name for name in topology.source_topics() if name not in known))
     return read, tuple(dict.fromkeys(name for name in written_topics(topology, config) if name not in known and name not in read))
 
 
-def written_topics(topology: Any, config: StreamsConfig) -> list[str]:
+def written_topics(topology: Topology, config: StreamsConfig) -> list[str]:
     """Return the topics of the sinks and of the dead letters: without that one the first bad record would stop the application."""
     dead_letters = config["errors.dead.letter.queue.topic.name"]
     return [*topology.sink_topics(), *([dead_letters] if dead_letters else ())]
@@ -101,7 +101,7 @@ def create_internal_topics(
 
 
 def make_plan(
-    topology: Any,
+    topology: Topology,
     config: StreamsConfig,
     settings: ClientSettings,
     *,
@@ -162,12 +162,12 @@ def make_plan(
     )
 
 
-def _global_topics(topology: Any) -> list[str]:
+def _global_topics(topology: Topology) -> list[str]:
     global_ = topology.global_stores()
     return [] if global_ is None else [topic for node in global_.nodes if isinstance(node, SourceNode) for topic in node.topics]
 
 
-def _check_rights(admin: Admin, application_id: str, topology: Any, resolved: ResolvedTopology) -> None:
+def _check_rights(admin: Admin, application_id: str, topology: Topology, resolved: ResolvedTopology) -> None:
     """Raise if the user may not read or write a topic, or commit: instances would otherwise fail one by one, each at its first record."""
     internal = [topic.name for topic in (*resolved.repartition_topics, *resolved.changelog_topics)]
     reads = {at.topic for partitions in resolved.tasks.values() for at in partitions} | set(internal) | set(_global_topics(topology))
@@ -189,7 +189,7 @@ def _check_snapshots(config: StreamsConfig, *, new: bool) -> None:
             check_directory(directory)
 
 
-def with_queries(plan: ApplicationPlan, topology: Any, version: int) -> ApplicationPlan:
+def with_queries(plan: ApplicationPlan, topology: Topology, version: int) -> ApplicationPlan:
     """Return the plan with what query servers need: the topology, and the tokens, which are made in the control directory at first use.
 
     Raises:

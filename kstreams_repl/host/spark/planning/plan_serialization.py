@@ -20,13 +20,17 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kstreams_repl.engine.topology.fingerprint import content_of, is_installed
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.instance.application_plan import ApplicationPlan
 from kstreams_repl.host.spark.planning.pickle_diagnosis import culprit, read_globals
 from kstreams_repl.system.errors import DeployError
+
+if TYPE_CHECKING:
+    from kstreams_repl.engine.topology.nodes import Node
+    from kstreams_repl.engine.topology.store_builder import StoreBuilder
 
 _OWN = ("kstreams_repl", "kernel_ext")
 _DEPTH = 8
@@ -76,7 +80,7 @@ def unpack_topology(content: bytes) -> tuple[Topology, Lines]:
     return topology, lines
 
 
-def _packed(item: object, parts: list[Any], settings: object = None) -> bytes:
+def _packed(item: object, parts: list[Node | StoreBuilder], settings: object = None) -> bytes:
     given, called = _user_modules(parts, settings)
     try:
         return _pickled(item, {**called, **given})
@@ -97,7 +101,7 @@ def _pickled(item: object, modules: Mapping[str, ModuleType]) -> bytes:
     return content
 
 
-def _cannot_be_sent(parts: list[Any], modules: Mapping[str, ModuleType], cause: BaseException) -> DeployError:
+def _cannot_be_sent(parts: list[Node | StoreBuilder], modules: Mapping[str, ModuleType], cause: BaseException) -> DeployError:
     """Return the error that names the node and the variable, as far as they are found."""
 
     def sends(item: object) -> bool:
@@ -195,13 +199,13 @@ def _by_value(modules: Mapping[str, ModuleType]) -> Iterator[None]:
                 cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
-def _parts(plan: ApplicationPlan) -> list[Any]:
+def _parts(plan: ApplicationPlan) -> list[Node | StoreBuilder]:
     """Return nodes and stores of all sub-topologies."""
     parts = {id(spec.subtopology): spec.subtopology for tasks in plan.assignment for spec in tasks}
     return [part for sub in (*parts.values(), *plan.global_subtopologies) for part in (*sub.nodes, *sub.stores)]
 
 
-def _user_modules(parts: list[Any], settings: object) -> tuple[dict[str, ModuleType], dict[str, ModuleType]]:
+def _user_modules(parts: list[Node | StoreBuilder], settings: object) -> tuple[dict[str, ModuleType], dict[str, ModuleType]]:
     """Return modules that are neither this package's nor installed: (of the topology's functions, of what these read and call)."""
     given: dict[str, ModuleType] = {}
     called: dict[str, ModuleType] = {}

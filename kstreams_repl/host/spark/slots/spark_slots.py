@@ -10,9 +10,12 @@ import re
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kstreams_repl.system.errors import DeployError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 USER_SLOTS = 2
 """Number of slots kept free for the user's own Spark jobs."""
@@ -32,9 +35,9 @@ _reservations: dict[object, _Reservation] = {}
 """By holder, because two reservations of one application can overlap: after a takeover the first driver may not know of it yet."""
 
 
-def is_cluster(session: Any) -> bool:
+def is_cluster(session: SparkSession) -> bool:
     """Return whether instances run in executors apart from the driver: on any master but ``local`` and ``local[...]``."""
-    return is_cluster_address(session.sparkContext.master)
+    return is_cluster_address(str(session.sparkContext.master))
 
 
 def is_cluster_address(master: str) -> bool:
@@ -48,17 +51,17 @@ def is_used() -> bool:
         return bool(_reservations)
 
 
-def slots_there(session: Any) -> int:
+def slots_there(session: SparkSession) -> int:
     """Return how many tasks may run at once: N of ``local[N]``, else the slots of all registered executors."""
     context = session.sparkContext
-    found = re.match(r"local\[(\d+)", context.master)
+    found = re.match(r"local\[(\d+)", str(context.master))
     if found:
         return int(found.group(1))
     inner = context._jsc.sc()
     return int(inner.maxNumConcurrentTasks(inner.resourceProfileManager().defaultResourceProfile()))
 
 
-def total_slots(session: Any) -> int:
+def total_slots(session: SparkSession) -> int:
     """Return `slots_there`, or with dynamic allocation what Spark may add executors for: it does so when tasks wait.
 
     An executor whose number of cores is not set counts as one slot, which is the least it can have.
@@ -72,14 +75,14 @@ def total_slots(session: Any) -> int:
     return max(slots_there(session), int(conf.get("spark.dynamicAllocation.maxExecutors", str(_UNLIMITED))) * each)
 
 
-def missing_slots(session: object) -> int:
+def missing_slots(session: SparkSession) -> int:
     """Return by how many slots the reserved slots exceed those that are there: > 0 after a cluster has lost executors."""
     there = slots_there(session)
     with _lock:
         return max(0, sum(reservation.slots for reservation in _reservations.values()) - there)
 
 
-def reserve_slots(session: Any, name: str, count: int, holder: object) -> None:
+def reserve_slots(session: SparkSession, name: str, count: int, holder: object) -> None:
     """Reserve slots for an application's instances; on a cluster, wait some time for executors that are still starting.
 
     Args:

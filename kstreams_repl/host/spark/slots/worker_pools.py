@@ -13,7 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 POOL_VARIABLE = "KSTREAMS_POOL"
 SHARED_POOL = "shared"
@@ -66,7 +69,7 @@ def offer_pool(workers: int) -> str:
 
 
 @contextmanager
-def pool_of_functions(session: Any, pool: str) -> Iterator[None]:
+def pool_of_functions(session: SparkSession, pool: str) -> Iterator[None]:
     """Create the functions inside the block for one worker pool: Spark distinguishes pools by the function's environment variables.
 
     The same variables contain this package's directory, so that workers of a session started elsewhere find it too.

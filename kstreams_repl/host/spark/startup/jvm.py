@@ -22,10 +22,13 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kstreams_repl.host.spark.startup.fork_server import forking
 from kstreams_repl.system.errors import DeployError
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaGateway
 
 _SWEEP = 'cat >/dev/null; rm -rf -- "$1"'
 _POLL_SECONDS = 0.02
@@ -33,7 +36,7 @@ _POLL_SECONDS = 0.02
 
 def start_jvm(
     settings: Mapping[str, str], environment: Mapping[str, str], log: Path, cancelled: threading.Event | None = None
-) -> Any:
+) -> JavaGateway:
     """Return Spark's JVM and PySpark's gateway to it; closing ``stdin`` of the gateway's process ``proc`` ends the JVM.
 
     Args:
@@ -85,7 +88,7 @@ def _command(settings: Mapping[str, str]) -> list[str]:
     return [submit, *settled, *shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))]
 
 
-def _connect(answer: bytes, process: subprocess.Popen[bytes]) -> Any:
+def _connect(answer: bytes, process: subprocess.Popen[bytes]) -> JavaGateway:
     """Return PySpark's gateway to a running JVM, whose port it reads from the environment. `answer`: port and secret as Java wrote them."""
     from pyspark.java_gateway import launch_gateway
 

@@ -15,12 +15,16 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 from kstreams_repl.host.spark.slots.spark_slots import is_used
 from kstreams_repl.host.spark.slots.worker_pools import offer_pool, pool_of_functions
 from kstreams_repl.host.spark.startup.spark_session import end_jvm, get_session, is_wanted, runs_already, stop_session
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+T = TypeVar("T")
 _EPOCH_SECONDS = 30.0
 
 
@@ -64,7 +68,7 @@ class Prestart:
             if not self._cancelled.is_set() and not is_wanted():
                 self._run_an_epoch(session)
 
-    def _run_an_epoch(self, session: Any) -> None:
+    def _run_an_epoch(self, session: SparkSession) -> None:
         checkpoint = Path(tempfile.mkdtemp(prefix="kstreams-prestart-"))
         try:
             clock = (
@@ -93,6 +97,6 @@ def start_ahead(master: str | None, workers: int) -> Prestart | None:
     return Prestart(master, workers)
 
 
-def nothing(batches: Iterator[Any]) -> Iterator[Any]:
+def nothing(batches: Iterator[T]) -> Iterator[T]:
     """Pass the clock's rows on; the workers' daemon has imported the modules."""
     yield from batches

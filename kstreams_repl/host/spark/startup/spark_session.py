@@ -14,7 +14,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
@@ -28,6 +28,9 @@ from kstreams_repl.system.extras import extras
 from kstreams_repl.system.forks import when_forked
 from kstreams_repl.system.java import find_java, shim_cache, spark_environment
 from kstreams_repl.system.types import SparkMaster
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession as SparkSession
 
 LOCAL_SLOTS = 32
 """More than cores: instances mostly wait, and a free slot costs nothing."""
@@ -109,7 +112,7 @@ def get_session(
     slots: int = LOCAL_SLOTS,
     settings: Mapping[str, str] | None = None,
     cancelled: threading.Event | None = None,
-) -> Any:
+) -> SparkSession:
     """Return the running Spark session, or start one.
 
     Args:
@@ -168,7 +171,7 @@ def _with_archive(settings: Mapping[str, str]) -> dict[str, str]:
     return {**settings, name: " ".join([settings.get(name, ""), *sharing_flags(archive)])}
 
 
-def ensure_alive(session: Any) -> Any:
+def ensure_alive(session: SparkSession) -> SparkSession:
     """Return the session if it is alive.
 
     Raises:
