@@ -39,6 +39,7 @@ from kstreams_repl.serving.wire import from_wire
 from kstreams_repl.system.durations import Seconds, as_seconds
 from kstreams_repl.system.errors import AccessDeniedError, KStreamsError, QueryServerError
 from kstreams_repl.system.secrets import Secret
+from kstreams_repl.system.types import JsonObject
 
 
 class QueryClient(ClientRequests):
@@ -50,7 +51,7 @@ class QueryClient(ClientRequests):
         ValueAndTimestamp(value=58665, timestamp=1388535540000)
     """
 
-    def __init__(self, url: str, token: Secret, *, timeout: float, verify: Any, trusted: bool = True) -> None:
+    def __init__(self, url: str, token: Secret, *, timeout: float, verify: ssl.SSLContext | bool, trusted: bool = True) -> None:
         super().__init__(url, token, timeout, trusted=trusted)
         self._web = httpx.Client(timeout=timeout, verify=verify, trust_env=False)
 
@@ -151,14 +152,14 @@ class QueryClient(ClientRequests):
         plain = plain_of(self._ask(lambda turn: Ask(self.url, "GET", f"/sql?{httpx.QueryParams({'q': query})}")))
         return [dict(zip(plain["columns"], map(from_wire, row), strict=True)) for row in plain["rows"]]
 
-    def metadata(self) -> dict[str, Any]:
+    def metadata(self) -> JsonObject:
         """Return where each partition of each store is.
 
         Example:
             >>> state.metadata()["generation"]     # doctest: +SKIP
             1
         """
-        plain: dict[str, Any] = plain_of(self._ask(lambda turn: Ask(self.url, "GET", "/metadata")))
+        plain: JsonObject = plain_of(self._ask(lambda turn: Ask(self.url, "GET", "/metadata")))
         return plain
 
     def subscribe(self, store: str, *, after: str | None = None, snapshot: bool | None = None) -> Iterator[dict[str, Any]]:
@@ -257,7 +258,7 @@ class AsyncQueryClient(ClientRequests):
         ...     await state.get("counts", "UA")
     """
 
-    def __init__(self, url: str, token: Secret, *, timeout: float, verify: Any) -> None:
+    def __init__(self, url: str, token: Secret, *, timeout: float, verify: ssl.SSLContext | bool) -> None:
         super().__init__(url, token, timeout)
         self._web = httpx.AsyncClient(timeout=timeout, verify=verify, trust_env=False)
 
@@ -400,7 +401,7 @@ def connect_async(
     return AsyncQueryClient(url, token_of(token), timeout=as_seconds(timeout, "timeout", above=True), verify=verified_by(cafile))
 
 
-def verified_by(cafile: str | os.PathLike[str] | None) -> Any:
+def verified_by(cafile: str | os.PathLike[str] | None) -> ssl.SSLContext | bool:
     """Return httpx's ``verify`` for servers whose certificate is in a file, or is signed by one of it; None: by the system's."""
     if cafile is None:
         return True

@@ -128,7 +128,7 @@ class ClientRequests:
         active = host.get("active")
         return active if isinstance(active, str) else None
 
-    def _learn(self, metadata: Any, stores: Any) -> None:
+    def _learn(self, metadata: JsonMapping, stores: JsonMapping) -> None:
         self._where = _Where(
             time.monotonic(), dict(metadata["stores"]), {str(store["name"]): str(store["key"]) for store in stores["stores"]}
         )
@@ -157,7 +157,7 @@ class ClientRequests:
         return Read(kind, store, key, bound=given.pop("position", None), **given)
 
 
-def plain_of(response: httpx.Response) -> Any:
+def plain_of(response: httpx.Response) -> JsonObject:
     try:
         plain = response.json()
     except ValueError:
@@ -229,7 +229,7 @@ def next_read(read: Read, page: Any) -> Read:
     return read._replace(after=(page[0], page[1], from_wire(page[2])))
 
 
-def safe(response: httpx.Response) -> Any:
+def safe(response: httpx.Response) -> object:
     try:
         return response.json()
     except ValueError:

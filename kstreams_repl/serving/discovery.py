@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.partitioning import partition_for_key, partitions_for_keys
@@ -25,7 +24,7 @@ from kstreams_repl.host.instance.metadata import HostInfo, KeyQueryMetadata, Str
 from kstreams_repl.host.instance.store_catalogue import SubtopologyStores
 from kstreams_repl.host.journal.journal_state import JournalState
 from kstreams_repl.system.errors import UnknownStateStoreError, did_you_mean
-from kstreams_repl.system.types import TaskId, TopicPartition
+from kstreams_repl.system.types import StreamPartitioner, TaskId, TopicPartition
 
 DRIVER = "driver"
 
@@ -157,7 +156,7 @@ class Discovery:
         return [host for host in self.metadata_for_all_clients() if everywhere or store in host.state_store_names]
 
     def query_metadata_for_key(
-        self, store: str, key: object, *, serializer: object = None, partitioner: Callable[..., Any] | None = None
+        self, store: str, key: object, *, serializer: object = None, partitioner: StreamPartitioner | None = None
     ) -> KeyQueryMetadata:
         """Return the hosts that have the row of a key.
 
@@ -185,7 +184,7 @@ class Discovery:
             partition = partition_for_key(builder.key_serde.serialize(key) or b"", count)
         return self.metadata_for_partition(store, partition)
 
-    def keys_by_partition(self, store: str, keys: Iterable[object]) -> dict[int, list[Any]]:
+    def keys_by_partition(self, store: str, keys: Iterable[object]) -> dict[int, list[object]]:
         """Return the keys of a store grouped by their partitions, by Kafka's default partitioner.
 
         Raises:
@@ -195,7 +194,7 @@ class Discovery:
         if store in self.global_stores or count < 2:
             return {0: list(keys)}
         serialize = builder.key_serde.serialize
-        groups: dict[int, list[Any]] = {}
+        groups: dict[int, list[object]] = {}
         listed = list(keys)
         for key, partition in zip(listed, partitions_for_keys([serialize(key) or b"" for key in listed], count), strict=True):
             groups.setdefault(partition, []).append(key)

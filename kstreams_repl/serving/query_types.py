@@ -46,7 +46,7 @@ class Query:
         raise NotImplementedError
 
 
-def _key(key: object) -> Any:
+def _key(key: object) -> object:
     if key is None:
         raise NullKeyError("a query's key must not be null", hint="ask for a key")
     return key

@@ -31,9 +31,9 @@ class ReadOptions(TypedDict, total=False):
     """What a client may say of a read besides kind, store and key: fields of `Read`, with `position` for `bound`."""
 
     has_key: bool
-    low: Any
-    high: Any
-    prefix: Any
+    low: object
+    high: object
+    prefix: object
     time_from: int | None
     time_to: int | None
     as_of: int | None
@@ -70,10 +70,10 @@ class Read(NamedTuple):
 
     kind: str
     store: str
-    key: Any = None
+    key: object = None
     has_key: bool = False
-    low: Any = None
-    high: Any = None
+    low: object = None
+    high: object = None
     prefix: Any = None
     time_from: int | None = None
     time_to: int | None = None
@@ -81,13 +81,13 @@ class Read(NamedTuple):
     reverse: bool = False
     partition: int | None = None
     limit: int = 1_000
-    after: tuple[int, int, Any] | None = None
+    after: tuple[int, int, object] | None = None
     bound: Position | None = None
     wait: float = 0.0
     stale: bool = False
     max_lag: int | None = None
-    keys: Sequence[Any] = ()
-    serializer: Any = None
+    keys: Sequence[object] = ()
+    serializer: object = None
 
     def following(self, sent: int, partition: int) -> Read:
         """Return the read of the rows of a partition, after so many rows of the page, and after those that a page before has sent."""
@@ -140,12 +140,12 @@ def value_in(read: Read, store: Any) -> Any:
     return store.approximate_num_entries()
 
 
-def rows_of(read: Read, store: object, builder: StoreBuilder) -> Iterator[tuple[Any, Any]]:
+def rows_of(read: Read, store: object, builder: StoreBuilder) -> Iterator[tuple[object, object]]:
     """Return the (key, value) that a store has for a read of `ROWS`, keys of windows and sessions as `Windowed`."""
     return _ROWS[read.kind](read, store, builder)
 
 
-def _range(read: Read, store: Any, builder: StoreBuilder) -> Iterator[tuple[Any, Any]]:
+def _range(read: Read, store: Any, builder: StoreBuilder) -> Iterator[tuple[object, object]]:
     low, high = read.low, read.high
     last = read.after[2] if read.after is not None and read.after[1] else None
     if last is not None:
@@ -157,13 +157,13 @@ def _range(read: Read, store: Any, builder: StoreBuilder) -> Iterator[tuple[Any,
     return rows if last is None else (row for row in rows if row[0] != last)
 
 
-def _prefix(read: Read, store: Any, builder: StoreBuilder) -> Iterator[tuple[Any, Any]]:
+def _prefix(read: Read, store: Any, builder: StoreBuilder) -> Iterator[tuple[object, object]]:
     if read.prefix is None:
         raise CallError("expected the parameter prefix", argument="prefix")
     return _skip(read, store.prefix_scan(read.prefix, read.serializer))
 
 
-def _windows(read: Read, store: Any, builder: StoreBuilder) -> Iterator[tuple[Any, Any]]:
+def _windows(read: Read, store: Any, builder: StoreBuilder) -> Iterator[tuple[object, object]]:
     first, last = _times(read)
     if not read.has_key:
         return _skip(read, (store.backward_fetch_range if read.reverse else store.fetch_range)(read.low, read.high, first, last))
@@ -172,7 +172,7 @@ def _windows(read: Read, store: Any, builder: StoreBuilder) -> Iterator[tuple[An
     return _skip(read, ((Windowed(key, start, min(start + size, LONGEST)), value) for start, value in found))
 
 
-def _sessions(read: Read, store: Any, builder: StoreBuilder) -> Iterator[tuple[Any, Any]]:
+def _sessions(read: Read, store: Any, builder: StoreBuilder) -> Iterator[tuple[object, object]]:
     first, last = _times(read)
     if read.has_key:
         return _skip(read, (store.backward_find_sessions if read.reverse else store.find_sessions)(read.key, first, last))
@@ -180,14 +180,14 @@ def _sessions(read: Read, store: Any, builder: StoreBuilder) -> Iterator[tuple[A
     return _skip(read, find(read.low, read.high, first, last))
 
 
-def _versions(read: Read, store: Any, builder: StoreBuilder) -> Iterator[tuple[Any, Any]]:
+def _versions(read: Read, store: Any, builder: StoreBuilder) -> Iterator[tuple[object, object]]:
     first = -LONGEST if read.time_from is None else read.time_from
     last = LONGEST if read.time_to is None else read.time_to
     key = read.key
     return _skip(read, ((key, record) for record in store.versions(key, first, last, read.reverse)))
 
 
-_ROWS: Mapping[str, Callable[[Read, Any, StoreBuilder], Iterator[tuple[Any, Any]]]] = {
+_ROWS: Mapping[str, Callable[[Read, Any, StoreBuilder], Iterator[tuple[object, object]]]] = {
     "range": _range,
     "prefix": _prefix,
     "windows": _windows,
@@ -200,5 +200,5 @@ def _times(read: Read) -> tuple[int, int]:
     return (0 if read.time_from is None else read.time_from), (LONGEST if read.time_to is None else read.time_to)
 
 
-def _skip(read: Read, rows: Iterator[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+def _skip(read: Read, rows: Iterator[tuple[object, object]]) -> Iterator[tuple[object, object]]:
     return rows if read.after is None else islice(rows, read.after[1], None)

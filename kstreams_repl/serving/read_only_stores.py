@@ -14,7 +14,7 @@ from kstreams_repl.serving.read import Read
 from kstreams_repl.serving.row_iterator import Held, RowIterator
 from kstreams_repl.serving.rows import KEY_VALUE
 from kstreams_repl.system.errors import NullKeyError
-from kstreams_repl.system.types import ValueAndTimestamp
+from kstreams_repl.system.types import ValueAndTimestamp, Windowed
 
 
 class StorePart(Protocol):
@@ -29,7 +29,7 @@ class StorePart(Protocol):
 Parts = Callable[[], Sequence[StorePart]]
 
 
-def without_timestamp(item: object) -> Any:
+def without_timestamp(item: object) -> object:
     """Return what a read of a store with timestamps found, without them."""
     if type(item) is ValueAndTimestamp:
         return item.value
@@ -38,12 +38,12 @@ def without_timestamp(item: object) -> Any:
     return item
 
 
-def with_start(row: Any) -> Any:
+def with_start(row: tuple[Windowed, object]) -> tuple[int, object]:
     """Return (window start, value) of (windowed key, value)."""
     return row[0].start, row[1]
 
 
-def value_only(row: Any) -> Any:
+def value_only(row: tuple[object, object]) -> object:
     """Return the value of (key, value)."""
     return row[1]
 
@@ -60,7 +60,7 @@ class _ReadOnlyStore:
         self._parts = parts
         self._show = None if stamped else without_timestamp
 
-    def _value(self, kind: str, key: object, first: int | None = None, last: int | None = None, as_of: int | None = None) -> Any:
+    def _value(self, kind: str, key: object, first: int | None = None, last: int | None = None, as_of: int | None = None) -> object:
         """Return the first part's answer that is not None."""
         if key is None:
             raise self._null_key()
@@ -71,7 +71,7 @@ class _ReadOnlyStore:
                 return value if self._show is None else self._show(value)
         return None
 
-    def _rows(self, kind: str, *, show: Callable[[Any], Any] | None = None, **bounds: Any) -> RowIterator:
+    def _rows(self, kind: str, *, show: Callable[[Any], object] | None = None, **bounds: Any) -> RowIterator:
         """Return the rows of all parts, by partition."""
         shown = self._show if show is None else show if self._show is None else lambda row: without_timestamp(show(row))
         read = Read(kind, self.name, **bounds)
@@ -119,7 +119,7 @@ class ReadOnlyKeyValueStore(_ReadOnlyStore):
             keys: hashable, not None.
         """
         wanted = list(dict.fromkeys(keys))
-        found: dict[Any, Any] = {}
+        found: dict[object, object] = {}
         for part in self._parts():
             values = part.open(Read("many", self.name, keys=wanted))[1]
             found |= {key: value for key, value in zip(wanted, values, strict=True) if value is not None}

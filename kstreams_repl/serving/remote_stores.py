@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kstreams_repl.engine.serdes.serde import Serde
 from kstreams_repl.engine.stores.kinds.key_value import prefix_bytes
 from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.serving.local_stores import LocalStores
@@ -59,7 +60,7 @@ class RemoteStores:
         """
         return len(self.call(lambda client: client.metadata())["stores"][store])
 
-    def key_serde(self, builder: StoreBuilder) -> Any:
+    def key_serde(self, builder: StoreBuilder) -> Serde:
         """Return the serde of a store's keys."""
         return self.local.key_serde(builder)
 
@@ -160,10 +161,10 @@ class RemotePart:
             read = read._replace(prefix=_text_of(data))
         return read._replace(time_from=first, time_to=last, **self._with)
 
-    def _values(self, read: Read) -> list[Any]:
+    def _values(self, read: Read) -> list[object]:
         """Return the value of each key, None if it has none; of one partition: if that has it."""
         asked = {"stale": self._with["stale"], "partition": self.partition}
-        values: dict[Any, Any] = {}
+        values: dict[object, object] = {}
         for page in self._stores.call(lambda client: client.pages_of_many(read.store, read.keys, **asked)):
             self.position = self.position.merge(page.position)
             values |= {row["key"]: value_of(row) for row in page.rows}

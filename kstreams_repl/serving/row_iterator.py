@@ -19,8 +19,8 @@ class Holder(Protocol):
         """Take a view back."""
 
 
-Held = tuple[Holder, Any, Iterator[Any]]
-_NOTHING: Any = object()
+Held = tuple[Holder, object, Iterator[object]]
+_NOTHING: object = object()
 
 
 class RowIterator:
@@ -33,7 +33,7 @@ class RowIterator:
         ...     first = next(rows)
     """
 
-    def __init__(self, held: Sequence[Held], show: Callable[[Any], Any] | None = None) -> None:
+    def __init__(self, held: Sequence[Held], show: Callable[[Any], object] | None = None) -> None:
         self._held = list(held)
         self._rows = iter(()) if not held else self._held[0][2]
         self._show = show

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
@@ -40,7 +40,7 @@ def _stamped(key: object, pair: tuple[object, int]) -> StoreRow:
     return {"key": key, "value": pair[0], "timestamp": pair[1]}
 
 
-def value_of(row: Mapping[str, Any]) -> Any:
+def value_of(row: StoreRow) -> object:
     """Return the value of a row as a local read returns it.
 
     Example:
@@ -52,7 +52,7 @@ def value_of(row: Mapping[str, Any]) -> Any:
     return ValueAndTimestamp(row["value"], row["timestamp"]) if "timestamp" in row else row["value"]
 
 
-def pair(row: Mapping[str, Any]) -> tuple[Any, Any]:
+def pair(row: StoreRow) -> tuple[object, object]:
     """Return the (key, value) of a row as a local read returns it."""
     key = Windowed(row["key"], row["window_start"], row["window_end"]) if "window_start" in row else row["key"]
     return key, value_of(row)

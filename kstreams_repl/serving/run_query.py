@@ -140,7 +140,7 @@ def ask(part: StorePart, query: object, holder: Holder, view: object, position: 
         CallError: the query has an invalid bound.
         KStreamsError: a query server refuses the request itself.
     """
-    rows: Any = None
+    rows: Iterator[object] | None = None
     try:
         kinds, read_of, show = READS.get(type(query), (frozenset(), None, None))
         if read_of is None and isinstance(query, Query):
@@ -198,11 +198,11 @@ def _unknown(builder: StoreBuilder, query: object, position: Position | None) ->
     return QueryResult.for_failure(FailureReason.UNKNOWN_QUERY_TYPE, why, position)
 
 
-def _key(builder: StoreBuilder, query: Any) -> Read:
+def _key(builder: StoreBuilder, query: KeyQuery | TimestampedKeyQuery) -> Read:
     return Read("get", builder.name, query.key, True, as_of=getattr(query, "as_of_time", None))
 
 
-def _range(builder: StoreBuilder, query: Any) -> Read:
+def _range(builder: StoreBuilder, query: RangeQuery | TimestampedRangeQuery) -> Read:
     reverse, as_of = query.order is ResultOrder.DESCENDING, getattr(query, "as_of_time", None)
     return Read("range", builder.name, low=query.lower, high=query.upper, as_of=as_of, reverse=reverse)
 
@@ -226,7 +226,7 @@ def _versions(builder: StoreBuilder, query: MultiVersionedKeyQuery) -> Read:
     return Read("versions", builder.name, query.key, True, time_from=first, time_to=last, reverse=newest_first)
 
 
-READS: dict[Any, Any] = {
+READS: dict[object, Any] = {
     KeyQuery: (KEY_VALUE, _key, without_timestamp),
     TimestampedKeyQuery: (_STAMPED, _key, None),
     RangeQuery: (KEY_VALUE, _range, without_timestamp),

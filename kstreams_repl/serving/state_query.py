@@ -55,7 +55,7 @@ class StateQueryRequest:
     """
 
     store_name: str
-    query: Query | Any = None
+    query: object = None
     partitions: frozenset[int] | None = None
     position_bound: PositionBound = field(default_factory=PositionBound)
     requires_active: bool = False

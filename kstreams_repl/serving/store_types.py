@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -69,14 +69,14 @@ class _BuiltIn:
 
     name: str
     kinds: frozenset[StoreKind]
-    handle: Any
+    handle: Callable[..., object]
     stamped: bool = False
     headers: bool = False
 
     def accepts(self, store: StoreBuilder) -> bool:
         return store.kind in self.kinds and (not self.stamped or is_timestamped(store)) and (not self.headers or bool(store.headers))
 
-    def create(self, provider: StateStoreProvider, name: str) -> Any:
+    def create(self, provider: StateStoreProvider, name: str) -> object:
         return self.handle(name, lambda: provider.parts(name, self), stamped=self.stamped or self.headers)
 
     def __repr__(self) -> str:

@@ -27,7 +27,7 @@ from kstreams_repl.system.types import TaskId, TopicPartition
 _IDLE_VIEWS = 16
 CHECK_SECONDS = 0.05
 """How often a reader looks whether its files were replaced."""
-Defaults = tuple[Any, Any]
+Defaults = tuple[object, object]
 """The application's default (key serde, value serde)."""
 
 

@@ -12,7 +12,6 @@ import math
 from collections.abc import Mapping
 from decimal import Decimal
 from itertools import chain
-from typing import Any
 
 from kstreams_repl.engine.serdes import Serde
 from kstreams_repl.serving.position import Position
@@ -26,7 +25,7 @@ _DEPTH = 60
 _PLAIN = frozenset({str, int, bool, type(None)})
 
 
-def to_wire(value: object, depth: int = 0) -> Any:
+def to_wire(value: object, depth: int = 0) -> object:
     """Return a value of a store as JSON values.
 
     Example:
@@ -86,7 +85,7 @@ def rows_to_wire(rows: list[StoreRow]) -> list[StoreRow]:
     return [{name: to_wire(value) for name, value in row.items()} for row in rows]
 
 
-def keys_from_wire(keys: list[Any]) -> list[Any]:
+def keys_from_wire(keys: list[object]) -> list[object]:
     """Return `from_wire` of each key; the same list if all are text or numbers.
 
     Raises:
@@ -99,7 +98,7 @@ def keys_from_wire(keys: list[Any]) -> list[Any]:
     return keys if _PLAIN.issuperset(map(type, keys)) else list(map(from_wire, keys))
 
 
-def from_wire(value: object, depth: int = 0) -> Any:
+def from_wire(value: object, depth: int = 0) -> object:
     """Return the value that `to_wire` has written; what it had to write as text stays text.
 
     Raises:
@@ -138,7 +137,7 @@ def from_wire(value: object, depth: int = 0) -> Any:
     raise CallError(f"unknown form {name[:20]!r} in JSON", hint="$bytes, $float, $windowed, $tuple, $dict", argument="key")
 
 
-def key_of(text: str, serde: Serde, key_format: str = "text") -> Any:
+def key_of(text: str, serde: Serde, key_format: str = "text") -> object:
     """Return the key that a path or query string names.
 
     Args:

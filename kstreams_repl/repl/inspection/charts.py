@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kstreams_repl.pictures.chart import Chart, ChartKind
 from kstreams_repl.pictures.wording import counted
@@ -56,7 +56,7 @@ def chart_of(relation: duckdb.DuckDBPyRelation, total: int, kind: str, x: str | 
         raise SqlError("the result has no numeric column to draw", hint="pass a numeric column: y=")
     x, y = (found[0] if found else "") if x is None else x, y or (found[1] if found else "")
     most = MOST[wanted]
-    rows: Sequence[tuple[Any, ...]] = relation.limit(most).project(
+    rows: Sequence[tuple[object, ...]] = relation.limit(most).project(
         f"{quote_identifier(x) if x else 'NULL'}, {quote_identifier(y)}"
     ).fetchall()
     points = tuple((number + 1 if not x else row[0], row[1]) for number, row in enumerate(rows))

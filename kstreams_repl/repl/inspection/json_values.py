@@ -120,7 +120,7 @@ def _twins(structure: JsonObject) -> dict[str, str]:
     return {name: earlier for name in structure if (earlier := first.setdefault(name.lower(), name)) != name}
 
 
-def _with_integers(structure: object, integer: str) -> Any:
+def _with_integers(structure: object, integer: str) -> object:
     if isinstance(structure, dict):
         return {
             name: "JSON" if isinstance(inner, dict) and _twins(inner) else _with_integers(inner, integer)

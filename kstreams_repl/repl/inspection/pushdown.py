@@ -125,7 +125,7 @@ def _joined(source: JsonMapping) -> Iterator[JsonMapping]:
         yield source
 
 
-def _joined_by_and(node: Any) -> Iterator[JsonMapping]:
+def _joined_by_and(node: JsonMapping | None) -> Iterator[JsonMapping]:
     if node and node.get("type") == "CONJUNCTION_AND":
         for child in node["children"]:
             yield from _joined_by_and(child)
@@ -244,7 +244,7 @@ def _references(node: JsonMapping) -> Iterator[list[str]]:
         yield [name]
 
 
-def _constant(node: Any) -> int | None:
+def _constant(node: JsonMapping | None) -> int | None:
     """Return the number in an expression; 0 for no expression; None for anything other than a number."""
     if not node:
         return 0

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import Any, Protocol
+from typing import Protocol
 
 import duckdb
 import pyarrow as pa
@@ -80,7 +80,7 @@ class _Read:
 class TableCatalog(Protocol):
     """Resolves the names in a query."""
 
-    def table(self, schema: str, name: str, limits: Limits) -> TopicScan | TableData | Any | None:
+    def table(self, schema: str, name: str, limits: Limits) -> object:
         """Return the table of that name: one that is read while it is loaded, one that has been read, or any object that DuckDB can
         register (Arrow, pandas, …); None if it does not exist."""
 
@@ -164,11 +164,11 @@ def _run_sql(query: str, source: TableCatalog, limits: Limits, pushed: _Pushed) 
 
 def _tables(
     database: duckdb.DuckDBPyConnection, parsed: JsonMapping, source: TableCatalog, limits: Limits, *, bounds: bool
-) -> dict[tuple[str, str], Any]:
+) -> dict[tuple[str, str], object]:
     """Return the tables that a query names, by schema and name; topics have yet to be read."""
     tables = table_names(parsed)
     source.expect([(schema, name) for schema, name, _ in tables])
-    tables_by_name: dict[tuple[str, str], Any] = {}
+    tables_by_name: dict[tuple[str, str], object] = {}
     seen: dict[tuple[str, str], str] = {}
     for schema, name, is_cte in tables:
         same = seen.setdefault((schema.lower(), name.lower()), name)

@@ -11,7 +11,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -26,6 +26,9 @@ from kstreams_repl.repl.inspection.sandbox import quote_identifier
 from kstreams_repl.system.durations import Seconds, as_seconds
 from kstreams_repl.system.errors import PartialResultWarning, SqlError, did_you_mean
 from kstreams_repl.system.extras import extras
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 EXACT = 2**53
 """The largest integer up to which a float represents every integer."""
@@ -90,7 +93,7 @@ class SqlResult:
         """DuckDB's type of each column."""
         return list(map(str, self._relation.types))
 
-    def df(self) -> Any:
+    def df(self) -> pd.DataFrame:
         """Return all rows as a pandas DataFrame. Integers that a float cannot represent are Python integers in columns with NULLs or with
         integers over 64 bits; decimals that a float cannot represent are `decimal.Decimal`.
 
@@ -306,20 +309,20 @@ class SqlResult:
             names.append(f"{name}_{number}" if number else name)
         return rows.rename_columns(names)
 
-    def _frame(self) -> Any:
+    def _frame(self) -> pd.DataFrame:
         with extras():
             import pandas  # noqa: F401 - DuckDB needs it, and would raise its own error
         frame = self._relation.df()
         rounded = self._rounded(frame)
         return self._exact(frame, rounded) if rounded else frame
 
-    def _rounded(self, frame: Any) -> list[int]:
+    def _rounded(self, frame: pd.DataFrame) -> list[int]:
         """Return the columns of integers and decimals that pandas converted to floats although floats cannot represent their values."""
         units = [_unit(str(kind)) for kind in self._relation.types]
         floats = ((index, units[index]) for index, kind in enumerate(frame.dtypes) if str(kind) == "float64")
         return [index for index, unit in floats if unit is not None and (frame.iloc[:, index].abs() >= EXACT * unit).any()]
 
-    def _exact(self, frame: Any, columns: Sequence[int]) -> Any:
+    def _exact(self, frame: pd.DataFrame, columns: Sequence[int]) -> pd.DataFrame:
         """Return the frame from a new run of the query, with Python integers and decimals in these columns."""
         rows = self._relation.to_arrow_table()
         again = self._database.from_arrow(rows).df()

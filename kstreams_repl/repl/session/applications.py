@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Any
 
 from kstreams_repl.pictures.frames import Frames
 from kstreams_repl.pictures.table import Table
@@ -48,7 +47,7 @@ class Applications(Frames, dict[str, Application]):
 
 def applications_table(attached: Iterable[Application], left: Collection[LeftApplication]) -> Table:
     """Return one row per application; the note explains how to attach or remove those that are not attached."""
-    rows: list[tuple[Any, ...]] = []
+    rows: list[tuple[object, ...]] = []
     for app in attached:
         counts, error = app.counts, app.error
         first = "" if error is None else error.message.splitlines()[0]

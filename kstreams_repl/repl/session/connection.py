@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.serdes.schemas.schema_registry import PREFIX, settings_of
@@ -19,7 +18,7 @@ from kstreams_repl.repl.session.shutdown import close_at_exit
 from kstreams_repl.system.extras import require
 from kstreams_repl.system.java import find_java
 
-_latest: list[tuple[tuple[Any, ...], Session]] = []
+_latest: list[tuple[tuple[object, ...], Session]] = []
 
 
 def connect(
@@ -27,11 +26,11 @@ def connect(
     *,
     spark: object = None,
     config: Mapping[str, object] | None = None,
-    schema_registry: str | Mapping[str, Any] | None = None,
+    schema_registry: str | Mapping[str, object] | None = None,
     directory: str | os.PathLike[str] | None = None,
     report: Report | None = None,
     prestart: bool | None = None,
-    **client_settings: str | float | bool | Callable[..., Any] | None,
+    **client_settings: str | float | bool | Callable[..., object] | None,
 ) -> Session:
     """Return a session. Connecting again with the same arguments returns the same session, so a cell can be run again.
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.engine import serdes
 from kstreams_repl.engine.config import StreamsConfig
@@ -50,6 +50,9 @@ from kstreams_repl.serving.server.subscriptions import subscribe
 from kstreams_repl.system.errors import BrokerUnavailableError, KStreamsError, QueryLimitError
 from kstreams_repl.system.types import JsonObject, TopicPartition
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 _LOG = logging.getLogger("kstreams_repl.serving")
 _FIRST_SECONDS = 10.0
 _STOPPED_SECONDS = 2.0
@@ -78,13 +81,13 @@ class StoreTables(SessionTables):
         self._stores = named
         self._topics = {}
 
-    def table(self, schema: str, name: str, limits: Limits) -> Any:
+    def table(self, schema: str, name: str, limits: Limits) -> object:
         store = self._store(schema, name)
         if store is None or store[1].name not in self._stores:
             return None
         return self._read_store(*store, limits)
 
-    def names(self) -> Any:
+    def names(self) -> list[str]:
         return list(self._stores)
 
 
@@ -135,7 +138,7 @@ class SessionQueryServer:
         drawn = ServedApplication(plan, self.config, self.admin, self.follower, in_files=in_files)
         application = TabledApplication(plan.application_id, self.config, topology, drawn)
 
-        def sql(query: str, rows: int) -> Any:
+        def sql(query: str, rows: int) -> tuple[pa.Table, list[str]]:
             return self._sql(StoreTables(client, application, named), query, rows)
 
         from kstreams_repl.serving.server.metrics import metrics_text
@@ -174,7 +177,7 @@ class SessionQueryServer:
         end = self.admin.end_offsets([at], isolation="read_committed")[at]
         return self._counter.behind(self.admin.settings, [OffsetRange(at, position, end)])[at]
 
-    def _sql(self, tables: StoreTables, query: str, rows: int) -> tuple[Any, list[str]]:
+    def _sql(self, tables: StoreTables, query: str, rows: int) -> tuple[pa.Table, list[str]]:
         """Run one query with the limits on time, rows and queries at once. The sandbox limits its memory and reaches no file."""
         if not self._sql_slots.acquire(timeout=self.limits.seconds / 2):
             raise QueryLimitError("four queries run already", hint="ask again", status=429)
@@ -260,7 +263,7 @@ class SessionQueryServer:
         return time.monotonic() - self._stopped_at > _STOPPED_SECONDS
 
 
-def _given(config: StreamsConfig) -> dict[str, Any]:
+def _given(config: StreamsConfig) -> dict[str, object]:
     return {**{name: config[name] for name in config.given if name in config}, **config.client}
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Collection, Mapping
-from typing import Any
+from pathlib import Path
 
 from kstreams_repl.host.instance.control.open_channel import open_channel
 from kstreams_repl.host.instance.initialization.task_initialization import fence_instances
@@ -47,7 +47,7 @@ class Reset(Frames):
         name: str,
         *,
         topics: Collection[str],
-        directory: Any,
+        directory: Path | None,
         offsets: Mapping[TopicPartition, tuple[int, int]],
         stop_offsets: StopOffsets | None,
     ) -> None:
@@ -167,7 +167,7 @@ def reset_of(
 
 
 def _new_offsets(
-    client: ClusterClient, committed: Mapping[TopicPartition, int], to: Any, shift_by: int | None
+    client: ClusterClient, committed: Mapping[TopicPartition, int], to: object, shift_by: int | None
 ) -> dict[TopicPartition, int]:
     """Return the new offsets, within the log of each partition."""
     first = client.admin.beginning_offsets(committed)

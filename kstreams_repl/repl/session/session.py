@@ -7,9 +7,9 @@ detached drivers end through their supervisor and the driver's pipe.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from kstreams_repl.engine.call_checks import checked_calls
 from kstreams_repl.host.kafka.admin import Admin
@@ -35,6 +35,9 @@ from kstreams_repl.repl.session.spark_host import SparkHost
 from kstreams_repl.repl.session.topic_access import TopicAccess
 from kstreams_repl.system.errors import ConfigError
 from kstreams_repl.system.types import SparkMaster
+
+if TYPE_CHECKING:
+    from kstreams_repl.host.spark.startup.spark_session import SparkSession
 
 
 @checked_calls
@@ -426,7 +429,7 @@ class Session(TopicAccess):
         return session_logs(self.client, self._applications, name, n)
 
     @property
-    def spark(self) -> Any:
+    def spark(self) -> SparkSession:
         """The Spark session that hosts this session's applications. Starts it if it is not running."""
         self.client.ensure_open()
         return self.client.spark.session
@@ -447,7 +450,7 @@ class Session(TopicAccess):
         broker = self.client.broker
         broker_ended = broker is not None and broker.has_ended
         running = [app for app in self._applications.values() if not app.detached and app.status not in ("created", "stopped")]
-        steps: list[Any] = [app.abandon if broker_ended else app.stop for app in running]
+        steps: list[Callable[[], object]] = [app.abandon if broker_ended else app.stop for app in running]
         steps += [] if broker_ended else [app.counts_reader.settle for app in self._applications.values() if app.status != "created"]
         spark_steps = self.client.spark.closing_steps()
         steps += spark_steps if broker is None else [meanwhile(spark_steps, broker.stop)]
@@ -464,7 +467,7 @@ class Session(TopicAccess):
                 raise
             error.add_note(f"while closing: {closing}")  # the caller should see the original error
 
-    def __reduce__(self) -> Any:  # a copy on a worker would start a broker of its own
+    def __reduce__(self) -> NoReturn:  # a copy on a worker would start a broker of its own
         raise TypeError("a Session cannot be pickled: it belongs to the process that opened it")
 
     def __repr__(self) -> str:

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec import ValidationError, convert
 
@@ -28,6 +28,7 @@ from kstreams_repl.engine.topology.names import validate_name
 from kstreams_repl.repl.session.source.source_slice import Program
 from kstreams_repl.system.errors import SessionFileError
 from kstreams_repl.system.files import replacing
+from kstreams_repl.system.types import JsonObject
 
 FORMAT = "kstreams-session"
 _CONFIG = "# config: "
@@ -82,7 +83,7 @@ class SavedVersion:
         return Program("".join(lines), self.missing)
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> JsonObject:
         """The settings in the first line; empty when there are none."""
         first = self.text.partition("\n")[0]
         if not first.startswith(_CONFIG):
@@ -122,7 +123,7 @@ def closure_of(version: SavedVersion) -> Closure | None:
 def runs_the_same(one: SavedVersion, other: SavedVersion) -> bool:
     """Return whether two versions have the same text, settings and code."""
 
-    def content(version: SavedVersion) -> Any:
+    def content(version: SavedVersion) -> object:
         closure = closure_of(version)
         return closure and closure.code, version.settings, version.topology_program.text, version.unsaved
 
@@ -133,7 +134,7 @@ def save_version(
     number: int, at_ms: int, program: Program, description: str, config: StreamsConfig, closure: Closure | None = None
 ) -> SavedVersion:
     """Return a version with its settings in its text, which the journal also has; never client settings or passwords."""
-    plain: dict[str, Any] = {}
+    plain: JsonObject = {}
     unsaved = []
     for name in sorted(config.given & set(KEYS) - {"application.id", "bootstrap.servers", "state.dir"}):
         value = config[name]

@@ -10,6 +10,7 @@ from kstreams_repl.system.types import SparkMaster
 
 if TYPE_CHECKING:
     from kstreams_repl.host.spark.startup.prestart import Prestart
+    from kstreams_repl.host.spark.startup.spark_session import SparkSession
 
 
 class SparkHost:
@@ -51,7 +52,7 @@ class SparkHost:
         return self.requested_master if self.given is None else str(self.given.sparkContext.master)
 
     @property
-    def session(self) -> Any:
+    def session(self) -> SparkSession:
         """The Spark session. Starts it if it is not running."""
         from kstreams_repl.host.spark.startup.spark_session import get_session
 

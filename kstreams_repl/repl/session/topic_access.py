@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.engine.call_checks import checked_calls
 from kstreams_repl.engine.config import StreamsConfig
@@ -29,6 +29,11 @@ from kstreams_repl.repl.session.views.values.sample_run import sample
 from kstreams_repl.system.durations import Seconds, as_seconds
 from kstreams_repl.system.errors import CallError, ConfigError
 from kstreams_repl.test_driver.recording import Recording
+
+if TYPE_CHECKING:
+    from kstreams_repl.engine.serdes.serde import Serde
+    from kstreams_repl.host.spark.dataframe_reader import DataFrame
+    from kstreams_repl.table_files.table_reader import TableVersion
 
 
 @checked_calls
@@ -198,7 +203,7 @@ class TopicAccess:
             raise ConfigError(f"commit_rows must be >= 1, got {commit_rows}")
         client, place = self.client, str(path)
 
-        def opened(version: str | None) -> Any:
+        def opened(version: str | None) -> TableVersion:
             return open_version(place, format, version=version, table=table, catalog=catalog, storage_options=storage_options)
 
         opened(None)  # a wrong path creates no topic
@@ -266,7 +271,7 @@ class TopicAccess:
         seconds = None if timeout is None else as_seconds(timeout, "timeout")
         return record_topics(self.client.admin, topics, n=n, seconds=seconds, offsets=offsets)
 
-    def serdes_of(self, topic: str) -> tuple[Any, Any]:
+    def serdes_of(self, topic: str) -> tuple[Serde | None, Serde | None]:
         """Return (key serde, value serde) of a topic; None for a side that this session does not know.
 
         Example:
@@ -364,7 +369,7 @@ class TopicAccess:
         start: object = None,
         end: object = None,
         piece: int = 1_000_000,
-    ) -> Any:
+    ) -> DataFrame:
         """Return a topic or a store as a Spark DataFrame, with the columns of `sql`. For data too large for `sql`.
 
         Spark's workers read the records. This call fixes the offsets, so every action reads the same records. A store is read

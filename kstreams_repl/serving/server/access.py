@@ -12,11 +12,11 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any
 
 from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kstreams_repl.host.query_tokens import SCHEME, QueryTokens, is_signed, token_of
 from kstreams_repl.serving.server.answers import error_answer
@@ -24,10 +24,6 @@ from kstreams_repl.serving.server.limits import ServerLimits
 from kstreams_repl.system.errors import AccessDeniedError, CallError, KStreamsError, QueryLimitError, QueryServerError
 
 _LOG = logging.getLogger("kstreams_repl.serving")
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 HEADERS = (
     (b"cache-control", b"no-store"),
@@ -67,7 +63,7 @@ class Gate:
         hosts: host names by which this server may be asked.
     """
 
-    def __init__(self, app: Asgi, tokens: QueryTokens, hosts: Collection[str], limits: ServerLimits, traffic: Traffic) -> None:
+    def __init__(self, app: ASGIApp, tokens: QueryTokens, hosts: Collection[str], limits: ServerLimits, traffic: Traffic) -> None:
         self._app = app
         self._tokens = tokens
         self._hosts = frozenset(name.lower().strip("[]") for name in hosts)
@@ -85,7 +81,7 @@ class Gate:
         status = 500
         started = False
 
-        async def answer(message: MutableMapping[str, Any]) -> None:
+        async def answer(message: Message) -> None:
             nonlocal status, started
             if message["type"] == "http.response.start":
                 self._check_length(message["headers"])
@@ -210,7 +206,7 @@ def _replay(body: bytes, rest: Receive) -> Receive:
     """Return a function that gives the body once, and then what the client does: a stream ends when it disconnects."""
     sent = False
 
-    async def receive() -> MutableMapping[str, Any]:
+    async def receive() -> Message:
         nonlocal sent
         if sent:
             return await rest()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import orjson
 from starlette.responses import Response
@@ -22,6 +22,9 @@ from kstreams_repl.system.errors import (
     UnknownStateStoreError,
 )
 from kstreams_repl.system.types import JsonObject
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 JSON = "application/json"
 ARROW = "application/vnd.apache.arrow.stream"
@@ -61,7 +64,7 @@ def rows_answer(rows: list[StoreRow], more: JsonObject, accept: str) -> Response
     return arrow_answer(table.replace_schema_metadata({"kstreams": encoded(more)}))
 
 
-def arrow_answer(table: Any) -> Response:
+def arrow_answer(table: pa.Table) -> Response:
     """Return a table as an Arrow stream."""
     import pyarrow as pa
 
@@ -71,7 +74,7 @@ def arrow_answer(table: Any) -> Response:
     return Response(sink.getvalue().to_pybytes(), media_type=ARROW)
 
 
-def _arrow_value(value: object) -> Any:
+def _arrow_value(value: object) -> object:
     if isinstance(value, dict) and set(value) == {"$bytes"}:
         import base64
 
@@ -79,7 +82,7 @@ def _arrow_value(value: object) -> Any:
     return value
 
 
-def _column(values: list[Any]) -> Any:
+def _column(values: list[object]) -> pa.Array:
     import pyarrow as pa
 
     try:

@@ -10,15 +10,16 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from kstreams_repl.host.query_tokens import QueryTokens
-from kstreams_repl.serving.server.access import Asgi, Gate, defect
+from kstreams_repl.serving.server.access import Gate, defect
 from kstreams_repl.serving.server.answers import error_answer
 from kstreams_repl.serving.server.routes import ROUTES, RouteEntry, Served
 from kstreams_repl.system.errors import CallError, KStreamsError
 
 
-def make_application(served: Served, tokens: QueryTokens, hosts: Collection[str]) -> Asgi:
+def make_application(served: Served, tokens: QueryTokens, hosts: Collection[str]) -> ASGIApp:
     """Return the application of a query server.
 
     Args:

@@ -8,8 +8,7 @@ from __future__ import annotations
 import logging
 import struct
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
 
 from kstreams_repl.engine.serdes import Serde
 from kstreams_repl.engine.serdes.header_ids import framing
@@ -75,7 +74,7 @@ class ChangeReader:
         return decoded
 
 
-def _read(serde: Serde, data: bytes) -> Any:
+def _read(serde: Serde, data: bytes) -> object:
     try:
         return to_wire(serde.deserialize(data))
     except Exception:  # a user's serde may raise anything
@@ -155,7 +154,7 @@ class ChangelogFeed:
             if offer in self._listeners:
                 self._listeners.remove(offer)
 
-    def between(self, start: Offsets, end: Offsets) -> Any:
+    def between(self, start: Offsets, end: Offsets) -> Iterator[tuple[list[JsonObject], dict[int, int]]]:
         """Iterate over the changes from `start` to `end`, in batches (changes, offsets after them)."""
         admin = Admin(self._settings)
         partitions = [part for part, offset in end.items() if start.get(part, 0) < offset]

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.serving.local_stores import LocalStores
@@ -48,7 +47,7 @@ class PartitionRows:
     complete: bool = True
     size: int = 0
 
-    def next_of(self, read: Read, partition: int) -> tuple[int, int, Any]:
+    def next_of(self, read: Read, partition: int) -> tuple[int, int, object]:
         """Return where the page after these rows begins."""
         sent = len(self.rows) + (read.after[1] if read.after is not None else 0)
         return partition, sent, self.rows[-1].get("key") if self.rows else None
@@ -104,7 +103,7 @@ class LocalReads:
                 status=BEHIND,
             )
 
-    def page(self, read: Read) -> tuple[list[StoreRow], tuple[int, int, Any] | None]:
+    def page(self, read: Read) -> tuple[list[StoreRow], tuple[int, int, object] | None]:
         """Return one page of rows of all partitions that are here, of any age, and where the next one begins; None if there is none."""
         rows: list[StoreRow] = []
         partitions = self._stores.expect_any(read.store, stale=True)
@@ -151,8 +150,8 @@ class LocalReads:
                 break
         return PartitionRows(rows, view.position, next(pairs, None) is None, view.bytes_read)
 
-    def _values(self, keys: Sequence[object], builder: StoreBuilder, view: TaskView) -> list[Any]:
-        values: list[Any] = []
+    def _values(self, keys: Sequence[object], builder: StoreBuilder, view: TaskView) -> list[object]:
+        values: list[object] = []
         for first in range(0, len(keys), _KEYS):
             values += view.get_many(builder, keys[first : first + _KEYS])
             if view.bytes_read > self._most_bytes:

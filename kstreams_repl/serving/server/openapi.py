@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from kstreams_repl.pictures.markup import clean_text, element, join, style_sheet
+from kstreams_repl.pictures.markup import Markup, clean_text, element, join, style_sheet
 from kstreams_repl.system.types import JsonObject
 
 _PARAMETERS = {
@@ -117,5 +117,5 @@ def _plain(path: str) -> str:
     return _IN_PATH.sub(r"{\1}", path)
 
 
-def _item(name: str) -> Any:
+def _item(name: str) -> Markup:
     return element("li", element("code", name), f": {_PARAMETERS[name][1]}")

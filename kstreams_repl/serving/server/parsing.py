@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from typing import Any
 
 from kstreams_repl.engine.serdes import Serde
 from kstreams_repl.serving.position import Position
@@ -33,7 +32,7 @@ def parse_read(kind: str, path: Mapping[str, str], query: Mapping[str, str], ser
     if has_key and not query.keys().isdisjoint((low, high)) and times:
         raise CallError(f"{low} and {high} are bounds of keys, and the path has a key", hint="leave one of them out", argument=low)
 
-    def bound_key(name: str) -> Any:
+    def bound_key(name: str) -> object:
         return key_of(query[name], serde, key_format) if name in query else None
 
     limit = number(query, "limit", least=1) or 1_000
@@ -106,7 +105,7 @@ def seconds(query: Mapping[str, str], name: str) -> float:
     return value
 
 
-def page_of(text: str) -> tuple[int, int, Any]:
+def page_of(text: str) -> tuple[int, int, object]:
     """Read what `wire.page_text` has written."""
     try:
         partition, sent, key = json.loads(text)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -24,6 +24,9 @@ from kstreams_repl.serving.server.routing import Answer, Router
 from kstreams_repl.serving.wire import keys_from_wire, page_text, position_to_wire, rows_to_wire, to_wire
 from kstreams_repl.system.errors import CallError, QueryLimitError, UnknownStateStoreError, did_you_mean
 from kstreams_repl.system.types import JsonObject
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _MOST_KEYS = 100_000
 
@@ -47,7 +50,7 @@ class Served:
     default_key_serde: object
     limits: ServerLimits
     traffic: Traffic
-    sql: Callable[[str, int], Any]
+    sql: Callable[[str, int], tuple[pa.Table, list[str]]]
     picture: Callable[[Any], JsonObject]
     subscribe: Callable[..., Any]
     health: Callable[[], JsonObject]

@@ -8,6 +8,7 @@ another server has forwarded is answered here or refused: it makes one hop. Read
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -56,7 +57,7 @@ class Answer:
 
     rows: list[StoreRow]
     position: Position = field(default_factory=Position)
-    next: tuple[int, int, Any] | None = None
+    next: tuple[int, int, object] | None = None
     stale: bool = False
     lag: int = 0
     partitions: tuple[int, ...] = ()
@@ -80,7 +81,7 @@ class Router:
         place: str,
         tokens: QueryTokens,
         *,
-        certificates: Any = True,
+        certificates: ssl.SSLContext | bool = True,
         most_bytes: int = ServerLimits().page_bytes,
     ) -> None:
         self.discovery = discovery
@@ -137,7 +138,7 @@ class Router:
         if count < 2 or len(answer.rows) >= len(read.keys):
             return answer
         returned = {repr(row["key"]) for row in answer.rows}  # keys may be lists
-        elsewhere: dict[int, list[Any]] = {}
+        elsewhere: dict[int, list[object]] = {}
         for asked, group in by_partition.items():
             missing = [key for key in group if repr(key) not in returned]
             for other in range(count):
@@ -146,7 +147,7 @@ class Router:
         rest = await self._from_partitions(read, elsewhere, forwarded)
         return _together([answer, rest])
 
-    async def _from_partitions(self, read: Read, by_partition: dict[int, list[Any]], forwarded: bool) -> Answer:
+    async def _from_partitions(self, read: Read, by_partition: dict[int, list[object]], forwarded: bool) -> Answer:
         groups = sorted(by_partition.items())
         parts = (self._one(read._replace(keys=keys, partition=partition), partition, forwarded) for partition, keys in groups)
         return _together(await asyncio.gather(*parts))
@@ -323,7 +324,7 @@ def _together(parts: Sequence[Answer], following: tuple[int, int, object] | None
     )
 
 
-async def _at_once(call: Callable[..., Any], *arguments: object) -> Any:
+async def _at_once(call: Callable[..., object], *arguments: object) -> Any:
     return call(*arguments)
 
 

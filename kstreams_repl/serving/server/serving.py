@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from kstreams_repl.host.instance.metadata import HostInfo
-from kstreams_repl.serving.server.access import Asgi, Traffic
+from kstreams_repl.serving.server.access import Traffic
 from kstreams_repl.serving.server.limits import ServerLimits
 from kstreams_repl.system.errors import ConfigError, QueryServerError
 
@@ -80,7 +81,7 @@ def listen(bind: HostInfo, *, tls: bool, insecure: bool = False) -> socket.socke
 
 
 def make_server(
-    app: Asgi, limits: ServerLimits, traffic: Traffic, *, certfile: Path | None = None, keyfile: Path | None = None
+    app: ASGIApp, limits: ServerLimits, traffic: Traffic, *, certfile: Path | None = None, keyfile: Path | None = None
 ) -> uvicorn.Server:
     """Return a server for `app`; run it with ``await server.serve(sockets=[...])``.
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from kstreams_repl.host.instance.metadata import HostInfo
 from kstreams_repl.host.journal.journal_records import Assignment, Claim, DesiredState, ServerAddress, encode
@@ -17,7 +18,7 @@ from kstreams_repl.host.journal.journal_state import JournalState
 from kstreams_repl.host.query_tokens import QueryTokens, tokens_in
 from kstreams_repl.serving.discovery import Discovery
 from kstreams_repl.serving.local_stores import LocalStores
-from kstreams_repl.serving.server.access import Asgi, Traffic
+from kstreams_repl.serving.server.access import Traffic
 from kstreams_repl.serving.server.application import make_application
 from kstreams_repl.serving.server.limits import ServerLimits
 from kstreams_repl.serving.server.local_reads import LocalReads
@@ -89,7 +90,7 @@ class Server:
             lambda: metrics_text(self.traffic, {}, self.discovery, self.router.hops),
             files(),
         )
-        self.app: Asgi = make_application(self.served, self.tokens, {"127.0.0.1", "localhost"})
+        self.app: ASGIApp = make_application(self.served, self.tokens, {"127.0.0.1", "localhost"})
         self.port = 0
         self.tls = False
         self._server: uvicorn.Server | None = None

@@ -61,6 +61,7 @@ from kstreams_repl.serving.state_query import StateQueryRequest, StateQueryResul
 from kstreams_repl.serving.store_types import QueryableStoreType, StoreQueryParameters
 from kstreams_repl.system.durations import Seconds, as_seconds
 from kstreams_repl.system.errors import KStreamsError
+from kstreams_repl.system.types import StreamPartitioner
 
 if TYPE_CHECKING:
     from kstreams_repl.host.instance.reports.run_progress import RunProgress
@@ -744,7 +745,7 @@ class Application:
         return self._core.discovery.streams_metadata_for_store(store)
 
     def query_metadata_for_key(
-        self, store: str, key: object, *, serializer: object = None, partitioner: Callable[..., Any] | None = None
+        self, store: str, key: object, *, serializer: object = None, partitioner: StreamPartitioner | None = None
     ) -> KeyQueryMetadata:
         """Return the hosts that have the row of a key: with the active task, and with standby copies.
 

@@ -73,8 +73,8 @@ class ApplicationCore:
     start_error: BaseException | None = None
     batch_report: BatchReport | None = None
     stale: frozenset[str] = frozenset()
-    rolled_back: Mapping[str, Any] = field(default_factory=dict)
-    running_code: Mapping[str, Any] = field(init=False)
+    rolled_back: Mapping[str, object] = field(default_factory=dict)
+    running_code: Mapping[str, object] = field(init=False)
     counts_reader: CountsReader = field(init=False)
     handle: Any = None
     starting: Work | None = None

@@ -103,7 +103,7 @@ class Building:
 
     # ---- code that runs
 
-    def refused(self, node: ast.AST, local: dict[str, Any]) -> Iterator[str]:
+    def refused(self, node: ast.AST, local: dict[str, object]) -> Iterator[str]:
         if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
             for decorator in node.decorator_list:
                 yield from self.refused(decorator, local)
@@ -150,14 +150,14 @@ class Building:
                 value = self._value(node.value, local) if isinstance(target, ast.Name) else _UNKNOWN
                 local |= dict.fromkeys(_targets(target), value)
 
-    def _entered(self, node: ast.expr, local: dict[str, Any]) -> Iterator[str]:
+    def _entered(self, node: ast.expr, local: dict[str, object]) -> Iterator[str]:
         if not isinstance(node, ast.Call) and not self._is_plain(self._value(node, local)):
             yield f"enters {spelled(node)}"
 
     # ---- calls
 
     def _called(
-        self, function: ast.expr, given: list[ast.expr], local: dict[str, Any], call: ast.Call | None = None
+        self, function: ast.expr, given: list[ast.expr], local: dict[str, object], call: ast.Call | None = None
     ) -> Iterator[str]:
         if not self._allows(function, local, call):
             yield f"calls {spelled(function)}()"
@@ -169,7 +169,7 @@ class Building:
             if isinstance(value, Definition | types.FunctionType) and not self.runs(value, None, local):
                 yield f"calls {spelled(argument)}"
 
-    def _allows(self, function: ast.expr, local: dict[str, Any], call: ast.Call | None) -> bool:
+    def _allows(self, function: ast.expr, local: dict[str, object], call: ast.Call | None) -> bool:
         if not isinstance(function, ast.Attribute):
             return self._callable(self._value(function, local), call, local)
         on, name = self._value(function.value, local), function.attr
@@ -189,7 +189,7 @@ class Building:
             return True
         return is_users(kind.__module__) and self._callable(getattr(kind, name, _UNKNOWN), call, local)
 
-    def _callable(self, thing: Any, call: ast.Call | None, local: dict[str, Any]) -> bool:
+    def _callable(self, thing: Any, call: ast.Call | None, local: dict[str, object]) -> bool:
         if isinstance(thing, Definition):
             return self.runs(thing, call, local)
         if isinstance(thing, _Unknown) or not callable(thing):
@@ -208,7 +208,7 @@ class Building:
             return all(self.runs(method, None, local) for method in own if isinstance(method, types.FunctionType))
         return False
 
-    def runs(self, thing: Any, call: ast.Call | None, local: dict[str, Any]) -> bool:
+    def runs(self, thing: Any, call: ast.Call | None, local: dict[str, object]) -> bool:
         """Return whether a function of the user's only builds when it is called."""
         if id(thing) in self.seen:
             return True
@@ -229,7 +229,7 @@ class Building:
             return all(judge.runs(method, None, local) for method in methods)
         names = [argument.arg for argument in (*thing.args.posonlyargs, *thing.args.args, *thing.args.kwonlyargs)]
         names += [argument.arg for argument in (thing.args.vararg, thing.args.kwarg) if argument is not None]
-        inner: dict[str, Any] = {**dict.fromkeys(names, _UNKNOWN), "": True}
+        inner: dict[str, object] = {**dict.fromkeys(names, _UNKNOWN), "": True}
         if call is not None and not any(isinstance(argument, ast.Starred) for argument in call.args):
             inner |= {name: self._value(argument, local) for name, argument in zip(names, call.args, strict=False)}
             inner |= {word.arg: self._value(word.value, local) for word in call.keywords if word.arg is not None}
@@ -238,7 +238,7 @@ class Building:
 
     # ---- values
 
-    def _value(self, node: ast.AST, local: Mapping[str, object]) -> Any:
+    def _value(self, node: ast.AST, local: Mapping[str, object]) -> object:
         """Return the value of an expression as far as it can be looked up without running anything."""
         match node:
             case ast.Constant(value=value):

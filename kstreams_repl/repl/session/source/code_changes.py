@@ -55,7 +55,7 @@ def source_of(node: object) -> str:
 _NODE_FUNCTIONS = ("timestamp_extractor", "topic_extractor", "partitioner")
 
 
-def _functions(value: object, depth: int, seen: set[int]) -> Iterator[Any]:
+def _functions(value: object, depth: int, seen: set[int]) -> Iterator[object]:
     """Yield the user's functions and classes in one of our values: its fields, its functions' closures, collections of these."""
     if depth == 0 or id(value) in seen or value is None or isinstance(value, str | bytes | int | float):
         return

@@ -11,7 +11,6 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any
 
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.kafka.admin import Admin
@@ -20,7 +19,7 @@ from kstreams_repl.repl.session.session_file import SavedVersion
 from kstreams_repl.repl.session.topics.record import in_order, read_records_of
 from kstreams_repl.repl.session.views.values.sample_run import source_topics
 from kstreams_repl.system.errors import KStreamsError
-from kstreams_repl.test_driver.recording import Recording, outputs_of
+from kstreams_repl.test_driver.recording import RecordedRecord, Recording, outputs_of
 
 _APP = '''"""The application {name}, exported from version {number} of a notebook's.
 
@@ -166,7 +165,7 @@ def _recorded(admin: Admin, topology: Topology, records: int) -> Recording:
     """Return a recording of the first records of every source topic: the test begins with empty state."""
     known = admin.topics()
     topics = [topic for topic in source_topics(topology, known) if topic in known]
-    taken: list[Any] = []
+    taken: list[RecordedRecord] = []
     for topic in topics:
         share = max(1, records // max(known[topic], 1))
         ranges = [type(item)(item.partition, item.start, min(item.end, item.start + share)) for item in ranges_of(admin, topic)]

@@ -83,7 +83,7 @@ class Program:
         """
         file = f"<{name} {self.hash[:8]}>"
         linecache.cache[file] = (len(self.text), None, self.text.splitlines(keepends=True), file)
-        namespace: dict[str, Any] = {"__name__": MODULE}
+        namespace: dict[str, object] = {"__name__": MODULE}
         with no_cell():
             exec(compile(self.text, file, "exec"), namespace)
         return topology_of(namespace[RESULT], config)
@@ -112,7 +112,7 @@ def program_of(thing: object, topology: Topology, variables: Mapping[str, object
     """
     frame, module = None, _module.get()
     if module is not None and module.__file__ is not None:
-        namespace: dict[str, Any] = vars(module)
+        namespace: dict[str, object] = vars(module)
         texts, call, ends = [_file_text(module.__file__)], None, True
     else:
         frame = _user_frame()

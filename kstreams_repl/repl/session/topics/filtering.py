@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import orjson
 import pyarrow as pa
@@ -58,7 +57,7 @@ class _Passed:
         """Do nothing: there is one table."""
 
 
-def _column(values: list[Any]) -> tuple[pa.Array, bool]:
+def _column(values: list[object]) -> tuple[pa.Array, bool]:
     """Return values as an Arrow array; objects and lists as JSON text."""
     if any(isinstance(value, dict | list) for value in values):
         return pa.array([None if value is None else orjson.dumps(value).decode() for value in values], pa.string()), True

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.engine import serdes
 from kstreams_repl.engine.serdes import Serde
@@ -26,13 +26,16 @@ from kstreams_repl.system.errors import (
     did_you_mean,
 )
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 _FLUSH_SECONDS = 30.0
 _INTERRUPTED_SECONDS = 1.0
 _AHEAD_MS = 3_600_000
 """Kafka's default of ``message.timestamp.after.max.ms``."""
 
 _TIME_NAME = re.compile(r"(^|_)(ts|at|when)($|_)|time|date", re.IGNORECASE)
-Parts = tuple[Any, Any, int | None, Any]
+Parts = tuple[object, object, int | None, object]
 """Key, value, timestamp (ms; None: now), headers."""
 
 
@@ -92,7 +95,7 @@ def _is_time(value: object) -> bool:
     return False
 
 
-def _rows(records: Any) -> Iterable[Any]:
+def _rows(records: Any) -> Iterable[object]:
     if isinstance(records, SqlResult):
         records = records.arrow()
     if hasattr(records, "itertuples") and hasattr(records, "columns"):
@@ -109,7 +112,7 @@ def _rows(records: Any) -> Iterable[Any]:
     if isinstance(records, dict | str | bytes):
         return [records]
     try:
-        rows: Iterator[Any] = iter(records)
+        rows: Iterator[object] = iter(records)
     except TypeError as error:
         raise CallError(
             f"expected an iterable of records or a dataframe, got a {type(records).__name__}",
@@ -118,7 +121,7 @@ def _rows(records: Any) -> Iterable[Any]:
     return rows
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any) -> object:
     """Return a value of a dataframe as JSON has it: decimals as numbers with the same digits, times as ISO text.
 
     Raises:
@@ -148,7 +151,7 @@ def _plain(value: Any) -> Any:
     return float(value)
 
 
-def _frame_rows(frame: Any) -> Iterator[dict[str, Any]]:
+def _frame_rows(frame: pd.DataFrame) -> Iterator[dict[str, object]]:
     """Yield rows of a pandas DataFrame as dicts: NaN becomes None, dates ISO text, with UTC offset if they have a zone."""
     frame = frame.copy(deep=False)
     for name in frame.columns:
@@ -206,7 +209,7 @@ def _as_text(timestamp: int) -> str:
         return "after the year 9999"
 
 
-def _pairs(headers: Any) -> list[tuple[str, Any]] | None:
+def _pairs(headers: Any) -> list[tuple[str, object]] | None:
     return (list(headers.items()) if isinstance(headers, Mapping) else list(headers)) if headers else None
 
 
@@ -227,7 +230,7 @@ def serde_for(value: object) -> Serde:
 
 def serialized(
     record: Parts, key_serde: Serde | None, value_serde: Serde | None, *, what: str, **where: str
-) -> tuple[dict[str, Any], Serde | None, Serde | None]:
+) -> tuple[dict[str, object], Serde | None, Serde | None]:
     """Return a record as the client takes it, and the serdes that wrote it: those that are None follow from a key or value that is not.
 
     Args:
@@ -275,7 +278,7 @@ class TopicProducer:
         self.value_serde = value_serde and value_serde.for_topic(topic)
         self._settings = settings
         self._watch = watch or (lambda: None)
-        self._failed: list[Any] = []
+        self._failed: list[object] = []
         self._checked_until = time.time() * 1000 + _AHEAD_MS
         """Every topic with Kafka's default accepts timestamps up to this one (ms)."""
         self._producer = make_producer(settings, on_delivery_error=lambda error, message: self._failed.append(error))

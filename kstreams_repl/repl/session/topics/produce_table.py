@@ -14,7 +14,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -29,6 +29,9 @@ from kstreams_repl.repl.session.topics.produce import parts_of, serialized
 from kstreams_repl.system.errors import BrokerUnavailableError, TableChangedError
 from kstreams_repl.system.types import TopicPartition
 from kstreams_repl.table_files.table_reader import TableVersion
+
+if TYPE_CHECKING:
+    from kstreams_repl.host.kafka.clients import Producer
 
 _SECONDS = 30.0
 _TIMEOUT_MS = 60_000
@@ -74,7 +77,7 @@ class TableFeed:
         self._view = view
         self._name = feed_name(topic, path)
         self._written = 0
-        self._failed: list[Any] = []
+        self._failed: list[object] = []
         self._began = time.monotonic()
         self._next_report = self._began + view.seconds
 
@@ -144,7 +147,7 @@ class TableFeed:
             )
         return done, version
 
-    def _send(self, client: Any, rows: pa.RecordBatch, done: int) -> None:
+    def _send(self, client: Producer, rows: pa.RecordBatch, done: int) -> None:
         for number, record in enumerate(parts_of(rows, key=self._key, timestamp=self._timestamp), done):
             what = f"row {number} of {self._path}"
             sent, key_serde, value_serde = serialized(record, *self.serdes, what=what, topic=self._topic, path=self._path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from kstreams_repl.engine.serdes import Serde
 from kstreams_repl.engine.serdes.header_ids import Part
@@ -18,13 +18,13 @@ from kstreams_repl.repl.session.topics.internal_names import internal_names
 from kstreams_repl.repl.session.topics.produce import milliseconds
 from kstreams_repl.repl.session.topics.records import ReadRecord, Records
 from kstreams_repl.system.errors import CallError
-from kstreams_repl.system.types import TopicPartition
+from kstreams_repl.system.types import Headers, TopicPartition
 
 T = TypeVar("T")
 
 _MOST_COUNTED = 200_000
 """Offsets that `Session.topics` reads, about a fifth of a second."""
-_Row = tuple[int, int, int, bytes | None, bytes | None, Any]
+_Row = tuple[int, int, int, bytes | None, bytes | None, Headers | None]
 """Timestamp, partition, offset, key, value, headers."""
 
 
@@ -117,11 +117,11 @@ def _end_of(item: OffsetRange, size: int | None, *, first: bool) -> OffsetRange:
     return OffsetRange(item.partition, *((item.start, item.start + size) if first else (item.end - size, item.end)))
 
 
-def _values(serde: Serde | None, cells: Sequence[bytes | None], headers: Sequence[Any], part: Part) -> list[Any]:
+def _values(serde: Serde | None, cells: Sequence[bytes | None], headers: Sequence[Headers | None], part: Part) -> list[object]:
     """Return decoded cells; the bytes of a cell that cannot be decoded."""
     chosen, framed = recognised(serde, cells, headers, part)
 
-    def read(cell: bytes | None, as_framed: bytes | None) -> Any:
+    def read(cell: bytes | None, as_framed: bytes | None) -> object:
         if cell is None:
             return None
         try:

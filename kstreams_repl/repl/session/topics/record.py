@@ -5,13 +5,12 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from kstreams_repl.host.kafka.admin import Admin
 from kstreams_repl.host.kafka.reading import OffsetRange, ranges_of, read_ranges
 from kstreams_repl.repl.session.topics.read import latest, refuse_no_number, rows_of
 from kstreams_repl.system.errors import CallError
-from kstreams_repl.system.types import TopicPartition
+from kstreams_repl.system.types import Headers, TopicPartition
 from kstreams_repl.test_driver.recording import RecordedRecord, Recording
 
 Offsets = tuple[int | None, int | None] | Mapping[int, tuple[int | None, int | None]]
@@ -73,7 +72,7 @@ def read_records_of(admin: Admin, ranges: Iterable[OffsetRange]) -> list[Recorde
     """Return records of one topic by time, those of one partition in offset order."""
     found: list[RecordedRecord] = []
     for partition, batch in read_ranges(admin.settings, ranges):
-        headers: Iterable[Any] = batch.headers or [None] * len(batch)
+        headers: Iterable[Headers | None] = batch.headers or [None] * len(batch)
         found += [
             RecordedRecord(partition.topic, partition.partition, offset, timestamp, key, value, list(own or ()))
             for offset, timestamp, key, value, own in zip(

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from kstreams_repl.pictures.frames import Frames
 from kstreams_repl.pictures.table import Table
 from kstreams_repl.pictures.wording import time_text
 from kstreams_repl.system.extras import extras
 from kstreams_repl.system.types import Headers, header_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
 
 EXACT = 2**53
 """A float represents every integer up to this one."""
@@ -69,7 +73,7 @@ class Records(Frames, Sequence[ReadRecord]):
         ]
         return Table.of((*columns, *(("headers",) if with_headers else ())), rows, note=self.note, title=self.title)
 
-    def df(self) -> Any:
+    def df(self) -> pd.DataFrame:
         """Return a pandas DataFrame, one row per record; timestamps as dates in UTC.
 
         Example:
@@ -88,7 +92,7 @@ class Records(Frames, Sequence[ReadRecord]):
         frame["timestamp"] = frame["timestamp"].to_numpy("datetime64[ms]")  # pandas' nanoseconds end in 2262
         return frame
 
-    def arrow(self) -> Any:
+    def arrow(self) -> pa.Table:
         """Return an Arrow table, one row per record; keys or values without a common type become text.
 
         Example:

@@ -89,7 +89,7 @@ def _holds(operator: object) -> bool:
     return isinstance(operator, TableSuppress) or getattr(operator, "emit_on_close", False)
 
 
-def _nodes(topology: Topology, counts: Counts, wanted: Callable[[Any], bool]) -> list[str]:
+def _nodes(topology: Topology, counts: Counts, wanted: Callable[[object], bool]) -> list[str]:
     """Return what entered and left the nodes of these operators that forwarded less than they took."""
     rates = {name: rate for name, rate in counts.nodes.items() if wanted(getattr(topology.nodes[name], "operator", None))}
     return [f"{name}: {rate.records:,} in, {rate.given:,} out" for name, rate in rates.items() if rate.given < rate.records]

@@ -220,7 +220,7 @@ class Driver:
         self._end_requested.set()
 
 
-def _settings(plain: Mapping[str, object]) -> dict[str, Any]:
+def _settings(plain: Mapping[str, object]) -> dict[str, object]:
     return {name: from_plain(value) for name, value in plain.items()}
 
 

@@ -10,10 +10,10 @@ version in one transaction (`host.spark.fencing.state_migration`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kstreams_repl.engine.serdes import Serde, resolve
 from kstreams_repl.engine.serdes.schemas.schema_registry import Part, settings_from
@@ -77,7 +77,7 @@ def apply(app: ApplicationCore, plan: EditPlan) -> EditPlan:
     return replace(plan, version=app.versions[-1].number)
 
 
-def editing_alone(app: ApplicationCore) -> Any:
+def editing_alone(app: ApplicationCore) -> AbstractContextManager[object]:
     """Hold the lock for editing while a process of its own drives the application: another kernel may edit it, too."""
     driver = app.driver_process
     return nullcontext() if driver is None else driver.editing(app.versions[-1].number)

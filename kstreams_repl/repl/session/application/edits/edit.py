@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.dsl.graph.call_log import go_back_to
@@ -28,11 +28,9 @@ from kstreams_repl.repl.session.source import source_slice
 from kstreams_repl.repl.session.source.code_changes import code_changes
 from kstreams_repl.repl.session.source.source_slice import Program
 from kstreams_repl.system.errors import IllegalStateError, KStreamsError, TopologyError, did_you_mean
+from kstreams_repl.system.types import KeyValueMapper
 
-if TYPE_CHECKING:
-    pass
-
-Conversions = Mapping[str, Callable[[Any, Any], Any]]
+Conversions = Mapping[str, KeyValueMapper]
 """By store name: a function of each row's key and value."""
 
 
@@ -78,7 +76,7 @@ class EditPlan(Frames):
         Example:
             >>> app.edit(builder, dry_run=True).table()
         """
-        rows: list[tuple[Any, ...]] = [
+        rows: list[tuple[object, ...]] = [
             ("node", node.name, str(node.change), node.reason)
             for node in self.diff.nodes
             if node.change is not NodeChange.UNCHANGED
@@ -217,7 +215,7 @@ def plan_of_definition(app: ApplicationCore, definition: object) -> EditPlan | N
         return None
 
 
-def follow_rollback(app: ApplicationCore, before: EditPlan | None) -> Any:
+def follow_rollback(app: ApplicationCore, before: EditPlan | None) -> object:
     """Take the notebook's builder, and the texts of its cells, back to what runs after a rollback.
 
     Reports the nodes in which the builder differs from what runs all the same: helpers or values have changed, another builder made that

@@ -11,7 +11,6 @@ import linecache
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import Any
 
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.serdes.by_topic import SETTING
@@ -236,7 +235,7 @@ def program_that_runs(
     return None if program.missing else program
 
 
-def make_topology(files: SessionFiles, saved: SavedVersion, application: str, config: Any) -> Topology:
+def make_topology(files: SessionFiles, saved: SavedVersion, application: str, config: Mapping[str, object] | None) -> Topology:
     """Return the topology of a version as it ran. The caller has checked that the journal confirms it, or that it is to be trusted.
 
     Raises:

@@ -7,7 +7,6 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import orjson
 
@@ -145,7 +144,7 @@ def _read(settings: ClientSettings, ranges: tuple[OffsetRange, ...], topic: str,
     return sorted((r for r in last.values() if r.value is not None), key=lambda record: (record.partition, record.offset))
 
 
-def _by_topic(found: Mapping[TopicPartition, OffsetAndMetadata], part: Callable[[OffsetAndMetadata], Any]) -> dict[str, JsonObject]:
+def _by_topic(found: Mapping[TopicPartition, OffsetAndMetadata], part: Callable[[OffsetAndMetadata], object]) -> dict[str, JsonObject]:
     by: dict[str, JsonObject] = {}
     for partition, offset in found.items():
         by.setdefault(partition.topic, {})[str(partition.partition)] = part(offset)

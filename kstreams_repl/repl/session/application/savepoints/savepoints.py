@@ -148,7 +148,7 @@ def savepoints_table(directory: Path) -> Table:
     return Table.of(("application", "savepoint", "taken", "stores", "records"), rows, note=note if rows else "no savepoints")
 
 
-def row_format(store: StoreBuilder, config: StreamsConfig) -> dict[str, Any]:
+def row_format(store: StoreBuilder, config: StreamsConfig) -> dict[str, object]:
     """Return the settings that decide how rows are read."""
     return {
         "kind": str(store.kind),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.serdes.by_topic import SETTING
@@ -134,7 +133,7 @@ def _earlier_failure(config: StreamsConfig, name: str) -> KStreamsError | None:
     return error_from(failure) if failure else None
 
 
-def _earlier_settings(client: ClusterClient, state: JournalState, name: str, config: Mapping[str, object]) -> dict[str, Any]:
+def _earlier_settings(client: ClusterClient, state: JournalState, name: str, config: Mapping[str, object]) -> dict[str, object]:
     """Return the settings of the version in force, if the journal confirms them; else only its source serdes."""
     if state.desired is None:
         return {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 from kstreams_repl.engine.config import SNAPSHOT_DIR, StreamsConfig
 from kstreams_repl.host.instance.state.state_directory import state_root
@@ -68,7 +67,7 @@ def refuse_another_driver(name: str, config: StreamsConfig, *, attached: bool) -
         )
 
 
-def refuse_driven(name: str, root: Any) -> None:
+def refuse_driven(name: str, root: Path) -> None:
     """Raise if another process drives the application: nothing of it may be deleted.
 
     Raises:

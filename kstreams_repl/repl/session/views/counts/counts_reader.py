@@ -149,8 +149,8 @@ class _BrokerQuery(Generic[T]):
         self._keep = keep
         self._lock = threading.Lock()
         self._known: T | None = None
-        self._of: Any = None
-        self._failed: Any = None
+        self._of: object = None
+        self._failed: object = None
         self._at = 0.0
         self._asking: threading.Event | None = None
 

@@ -22,11 +22,12 @@ from kstreams_repl.engine.operators.joins.table_table_join import TableTableJoin
 from kstreams_repl.engine.topology.nodes import ProcessorNode
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.pictures.markup import one_line
+from kstreams_repl.system.types import KeyValueMapper
 
 KEPT = 20_000
 """Distinct keys that are kept for each side of a join."""
 
-Keys = dict[str, Any]
+Keys = dict[str, object]
 """Keys by their `repr`."""
 
 
@@ -43,7 +44,7 @@ class JoinKeys:
         for node in topology.nodes.values():
             operator = getattr(node, "operator", None)
             parents: Iterable[str] = getattr(node, "parents", ())
-            key_of: Callable[[Any, Any], Any] | None = None
+            key_of: KeyValueMapper | None = None
             if isinstance(operator, StreamGlobalTableJoin):
                 key_of = operator.key_mapper
             elif isinstance(operator, SubscriptionJoin):
@@ -67,7 +68,7 @@ def _senders(topology: Topology, receivers: Iterable[str]) -> list[str]:
     return [name for name, one in operators.items() if isinstance(one, SubscriptionSend) and one.registration_topic in topics]
 
 
-def _collector(keys: Keys, key_of: Callable[[Any, Any], Any] | None) -> Callable[[object, object], None]:
+def _collector(keys: Keys, key_of: KeyValueMapper | None) -> Callable[[object, object], None]:
     def collect(key: object, value: object) -> None:
         if len(keys) < KEPT:
             arrived = key if key_of is None else key_of(key, value)

@@ -70,7 +70,7 @@ class ServedApplication:
         return merged([own, *(Snapshot.read(found[slot]) for slot in sorted(found))])
 
     @property
-    def versions(self) -> list[Any]:
+    def versions(self) -> list[SimpleNamespace]:
         """The present version's number; its text stays with its owner."""
         desired = self._follower.state.desired
         return [] if desired is None else [SimpleNamespace(number=desired.version)]

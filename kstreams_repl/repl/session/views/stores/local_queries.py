@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.topology.store_builder import StoreBuilder
@@ -51,7 +51,7 @@ def queries_of(application: ApplicationCore) -> QueryableState:
         return known[1]
 
 
-def value_at(application: ApplicationCore, builder: StoreBuilder, key: object) -> Any:
+def value_at(application: ApplicationCore, builder: StoreBuilder, key: object) -> object:
     """Return what the local store has for a key as of its last commit, with its timestamp if it has one; None if it has nothing.
 
     A task that is being restored or taken over answers, too.
@@ -71,7 +71,7 @@ def value_at(application: ApplicationCore, builder: StoreBuilder, key: object) -
     return next((value for value in values if value is not None), None)
 
 
-def value_from_server(application: ApplicationCore, store: str, key: object) -> Any:
+def value_from_server(application: ApplicationCore, store: str, key: object) -> object:
     """Return what an application's query servers have for a key, with its timestamp if it has one; None if they have nothing.
 
     Raises:
@@ -107,7 +107,7 @@ def _remote_stores(application: ApplicationCore, store: str) -> RemoteStores:
     return RemoteStores(queries_of(application).local, partial(_call, application, store))
 
 
-def _call(application: ApplicationCore, store: str, read: Callable[[QueryClient], Any]) -> Any:
+def _call(application: ApplicationCore, store: str, read: Callable[[QueryClient], object]) -> object:
     """Return what a read finds through a server: the one that answered last, else another.
 
     Raises:

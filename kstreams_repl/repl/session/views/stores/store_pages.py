@@ -58,9 +58,9 @@ class StorePages:
     def __init__(self, application: ApplicationCore, builder: StoreBuilder, size: int) -> None:
         self._application, self._builder, self._size = application, builder, size
         self._filter = ""
-        self._begins: list[Any] = [None]
+        self._begins: list[tuple[int, int, object] | None] = [None]
         """Where the pages up to the present one begin."""
-        self._next: Any = None
+        self._next: tuple[int, int, object] | None = None
 
     def turn(self, to: str) -> None:
         """Go to the ``next`` or the ``previous`` page, if there is one."""
@@ -74,7 +74,7 @@ class StorePages:
         """Show only rows of keys that the text names, from the first page."""
         self._filter, self._begins, self._next = text, [None], None
 
-    def read(self) -> tuple[Table, dict[str, Any]]:
+    def read(self) -> tuple[Table, dict[str, object]]:
         """Return the present page, and the state of the controls for it: empty where the store cannot be read page by page."""
         app, builder = self._application, self._builder
         default = app.config["default.key.serde"]
@@ -100,5 +100,5 @@ class StorePages:
         return Table.of(names, [[_shown(name, row[name]) for name in names] for row in rows]), controls
 
 
-def _shown(column: str, value: Any) -> Any:
+def _shown(column: str, value: Any) -> object:
     return time_text(value) if column in _TIMES and value is not None else value

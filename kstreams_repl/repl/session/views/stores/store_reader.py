@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.stores.layers.header_rows import without_headers
@@ -203,7 +203,7 @@ def count_rows(config: StreamsConfig, topology: Topology, builder: StoreBuilder)
 
 
 @contextmanager
-def _snapshot(path: Path) -> Iterator[Any]:
+def _snapshot(path: Path) -> Iterator[SnapshotView]:
     from kstreams_repl.engine.stores.engine.lmdb_snapshot import LmdbSnapshot
 
     with _one_at_a_time, LmdbSnapshot(path) as snapshot:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.engine.stores.layers.codec import Codec
 from kstreams_repl.engine.stores.log.log_serdes import with_log_serdes
@@ -18,6 +18,12 @@ from kstreams_repl.repl.session.views.tables.spark_frames import store_frame
 from kstreams_repl.repl.session.views.tables.sql_query import run_query
 from kstreams_repl.system.errors import InvalidStateStoreError, KStreamsError
 from kstreams_repl.system.types import ValueAndTimestamp, VersionedRecord
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+    from kstreams_repl.host.spark.dataframe_reader import DataFrame
 
 
 class StoreView:
@@ -77,7 +83,7 @@ class StoreView:
         except KStreamsError:  # no server, or one that cannot answer
             return self._from_changelog(key, stamped)
 
-    def _from_changelog(self, key: Any, stamped: bool) -> Any:
+    def _from_changelog(self, key: object, stamped: bool) -> object:
         app = self._application
         builder = with_log_serdes(self._builder, app.config)
         data = builder.key_serde.serialize(key)
@@ -103,7 +109,7 @@ class StoreView:
         app = self._application
         return run_query(app.client, app.registry, f"SELECT {columns} FROM {place}", store_limit=store_limit)
 
-    def df(self) -> Any:
+    def df(self) -> pd.DataFrame:
         """Return its rows as a pandas DataFrame.
 
         Example:
@@ -121,7 +127,7 @@ class StoreView:
         """
         return self.rows().pl()
 
-    def arrow(self) -> Any:
+    def arrow(self) -> pa.Table:
         """Return its rows as an Arrow table.
 
         Example:
@@ -130,7 +136,7 @@ class StoreView:
         """
         return self.rows().arrow()
 
-    def spark_frame(self) -> Any:
+    def spark_frame(self) -> DataFrame:
         """Return its rows as a Spark DataFrame, read from its changelog by Spark's workers: see `Session.spark_frame`.
 
         Example:
@@ -148,5 +154,5 @@ class StoreView:
         return self.rows()._repr_mimebundle_()
 
 
-def _value(found: object) -> Any:
+def _value(found: object) -> object:
     return found.value if isinstance(found, ValueAndTimestamp | VersionedRecord) else found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.engine import serdes
 from kstreams_repl.engine.stores.log.log_serdes import with_log_serdes
@@ -19,6 +19,10 @@ from kstreams_repl.repl.session.views.stores.store_reader import refuse_what_a_p
 from kstreams_repl.repl.session.views.tables.sql_catalog import SessionTables
 from kstreams_repl.system.errors import CallError
 
+if TYPE_CHECKING:
+    from kstreams_repl.engine.serdes.serde import Serde
+    from kstreams_repl.host.spark.dataframe_reader import DataFrame
+
 SAMPLE = 20_000
 """Records of the requested range from which the columns are inferred: half from its beginning, half from its end."""
 
@@ -33,7 +37,7 @@ def spark_frame(
     start: object,
     end: object,
     piece: int,
-) -> Any:
+) -> DataFrame:
     """Return a Spark DataFrame of a topic or of a store of one of the applications, as `Session.spark_frame`."""
     tables = SessionTables(client, applications, {}, {})
     store = tables.store(name)
@@ -70,7 +74,7 @@ def refuse_bounds(*bounds: object) -> None:
         )
 
 
-def store_frame(client: ClusterClient, application: ApplicationCore, builder: StoreBuilder) -> Any:
+def store_frame(client: ClusterClient, application: ApplicationCore, builder: StoreBuilder) -> DataFrame:
     """Return a store as a Spark DataFrame, read from its changelog by Spark's workers.
 
     Raises:
@@ -91,8 +95,14 @@ def store_frame(client: ClusterClient, application: ApplicationCore, builder: St
 
 
 def _frame(
-    client: ClusterClient, topic: str, ranges: Iterable[OffsetRange], pieces: list[OffsetRange], key: Any, value: Any, store: Any
-) -> Any:
+    client: ClusterClient,
+    topic: str,
+    ranges: Iterable[OffsetRange],
+    pieces: list[OffsetRange],
+    key: Serde | None,
+    value: Serde | None,
+    store: StoreBuilder | None,
+) -> DataFrame:
     from kstreams_repl.host.spark.dataframe_reader import frame_of
 
     ranges = tuple(ranges)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from kstreams_repl.engine import serdes
 from kstreams_repl.engine.topology.nodes import ProcessorNode
@@ -55,7 +54,7 @@ class SessionTables:
         self._named: dict[str, list[StoreBuilder]] = {}
         self._rows: dict[tuple[str, str], StateRows] = {}
 
-    def table(self, schema: str, name: str, limits: Limits) -> TopicScan | TableData | Any | None:
+    def table(self, schema: str, name: str, limits: Limits) -> object:
         frame = as_frame(self._given.get(name), name, required=name in self._given) if not schema or schema == "frames" else None
         if frame is not None:
             return frame
@@ -163,7 +162,7 @@ class SessionTables:
         )
 
 
-def callers_names(variables: Mapping[str, object]) -> dict[str, Any]:
+def callers_names(variables: Mapping[str, object]) -> dict[str, object]:
     """Return the names in the nearest frame outside of this package, with a notebook's variables taking precedence.
 
     From a magic or a panel only the notebook's variables: the names in their functions are not the user's.
@@ -182,7 +181,7 @@ def all_stores(topology: Topology) -> list[StoreBuilder]:
     return [*topology.stores.values(), *(shared.stores if shared is not None else ())]
 
 
-def as_frame(value: object, name: str, *, required: bool = False) -> Any | None:
+def as_frame(value: object, name: str, *, required: bool = False) -> object:
     """Return what DuckDB can register: dataframes and Arrow tables unchanged, our own results as dataframes; None otherwise.
 
     Raises:
