@@ -6,10 +6,13 @@ Jupyter.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
 
 
-def load_ipython_extension(ipython: Any) -> None:
+def load_ipython_extension(ipython: InteractiveShell) -> None:
     """Add magics, completion, error display and cell tracking, and print a three-line greeting. Loading twice does nothing."""
     from kernel_ext.extension import Extension
 
@@ -17,7 +20,7 @@ def load_ipython_extension(ipython: Any) -> None:
         Extension(ipython).load()
 
 
-def unload_ipython_extension(ipython: Any) -> None:
+def unload_ipython_extension(ipython: InteractiveShell) -> None:
     """Remove what loading added; sessions and applications stay."""
     from kernel_ext.extension import Extension
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from argparse import Namespace
 from collections.abc import Callable
 from typing import Any
 
@@ -25,9 +26,9 @@ def give_help(magics: Magics) -> None:
         calls.update({name: _helped(name, call) for name, call in calls.items()})
 
 
-def _helped(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+def _helped(name: str, call: Callable[..., object]) -> Callable[..., object]:
     @functools.wraps(call)
-    def run(line: str, *cell: str) -> Any:
+    def run(line: str, *cell: str) -> object:
         words = line.split()
         if "--help" in (*words[:1], *words[-1:]):
             print(inspect.getdoc(call))
@@ -41,15 +42,15 @@ def _helped(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def arguments(magic: object, line: str) -> Any:
+def arguments(magic: object, line: str) -> Namespace:
     """Parse a magic's line as `parse_argstring` does, and remove those quotes."""
-    given = parse_argstring(magic, line)
+    given: Namespace = parse_argstring(magic, line)
     for name, value in vars(given).items():
         setattr(given, name, [_unquoted(item) for item in value] if isinstance(value, list) else _unquoted(value))
     return given
 
 
-def _unquoted(value: Any) -> Any:
+def _unquoted(value: Any) -> object:
     quoted = isinstance(value, str) and len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
     return value[1:-1] if quoted else value
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_magic, magics_class
@@ -14,12 +14,15 @@ from kstreams_repl.repl.session.application.batch.batch_report import BatchRepor
 from kstreams_repl.repl.session.reset import Reset
 from kstreams_repl.repl.session.source.source_slice import deployed_as
 
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
 
 @magics_class
 class BatchMagics(Magics):
     """Thin calls of `kstreams_repl.Session`."""
 
-    def __init__(self, shell: Any, workspace: Workspace) -> None:
+    def __init__(self, shell: InteractiveShell, workspace: Workspace) -> None:
         super().__init__(shell)
         self._workspace = workspace
 

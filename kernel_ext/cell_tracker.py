@@ -9,16 +9,19 @@ import hashlib
 import linecache
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kstreams_repl.engine.topology.source_location import cell_started
 from kstreams_repl.repl.session.source.cell_history import history
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import ExecutionInfo, InteractiveShell
 
 
 class CellTracker:
     """Follows the shell's cells. A cell that is run by another cell counts as part of the outer one."""
 
-    def __init__(self, shell: Any) -> None:
+    def __init__(self, shell: InteractiveShell) -> None:
         self._shell = shell
         self._events = shell.events
         self._depth = 0
@@ -45,13 +48,13 @@ class CellTracker:
         self._events.unregister("post_run_cell", self._after)
         cell_started(None)
 
-    def _before(self, info: Any) -> None:
+    def _before(self, info: ExecutionInfo) -> None:
         self._depth += 1
         if self._depth == 1:
             cell_started(cell_of(info))
             self._note(info)
 
-    def _note(self, info: Any) -> None:
+    def _note(self, info: ExecutionInfo) -> None:
         """Keep the cell's text, so that what is deployed from it can be saved as source."""
         raw = str(info.raw_cell)
         try:
@@ -76,13 +79,13 @@ class CellTracker:
                 call()
 
 
-def cell_of(info: Any) -> str:
+def cell_of(info: ExecutionInfo) -> str:
     """Return the id of the cell of an execution."""
     given = getattr(info, "cell_id", None)
     return str(given) if given else hashlib.sha256(str(info.raw_cell).encode()).hexdigest()[:12]
 
 
-def cell_number(shell: Any, file: str) -> int | None:
+def cell_number(shell: InteractiveShell, file: str) -> int | None:
     """Return the number in ``In[7]`` of the cell that was compiled under this name; None if the file is not a cell."""
     label = shell.compile.format_code_name(file)
     found = None if label is None else re.search(r"\d+", label[1])

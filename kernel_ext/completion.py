@@ -12,7 +12,6 @@ import re
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 
@@ -192,7 +191,7 @@ class NameMatcher:
             return names
         done = self._busy.get(what) or self._start_read(what, session, names, read)
         done.wait(max(0.0, self._until - time.monotonic(), 0.0 if names else patience))
-        cached: list[Any] = self._cache.get(what, (0.0, names))[1]
+        cached: list[str] = self._cache.get(what, (0.0, names))[1]
         return cached
 
     def _start_read(self, what: str, session: Session, former: list[str], read: Callable[[Session], list[str]]) -> threading.Event:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from traceback import walk_tb
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kernel_ext.failures import failure_buttons
 from kernel_ext.workspace import Workspace
@@ -23,11 +23,14 @@ from kstreams_repl.repl.session.views.picture.failed_record import shown
 from kstreams_repl.system.errors import KStreamsError, SerializationError
 from kstreams_repl.system.secrets import without_secrets
 
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 def show_error(
-    shell: Any, kind: type[BaseException], error: BaseException, trace: TracebackType | None, tb_offset: int | None = None
+    shell: InteractiveShell, kind: type[BaseException], error: BaseException, trace: TracebackType | None, tb_offset: int | None = None
 ) -> list[str]:
     """Show a `KStreamsError`; called by IPython as its custom exception handler."""
     sys.last_type, sys.last_value, sys.last_traceback = kind, error, trace
@@ -40,7 +43,7 @@ def show_error(
     return lines
 
 
-def _show_buttons(shell: Any, error: BaseException, trace: TracebackType | None) -> None:
+def _show_buttons(shell: InteractiveShell, error: BaseException, trace: TracebackType | None) -> None:
     """Show buttons below the error output, as a separate output, because the error output itself is text."""
     session = Workspace(shell).current
     buttons = failure_buttons(error, user_location(error) or line_in_cell(trace), () if session is None else session.applications)

@@ -90,7 +90,7 @@ class Extension:
         libraries = all(importlib.util.find_spec(name) is not None for name in ("ipywidgets", "anywidget"))
         return libraries and getattr(self.shell, "kernel", None) is not None
 
-    def show_application(self, app: Application, include: object = None, exclude: object = None) -> Any:
+    def show_application(self, app: Application, include: object = None, exclude: object = None) -> object:
         """Show text, picture, and the panel where widgets are available; one panel per application."""
         bundle = app._repr_mimebundle_()
         from kernel_ext.panel import Panel
@@ -102,7 +102,7 @@ class Extension:
         data, metadata = view if isinstance(view, tuple) else (view, {})
         return {**data, **bundle}, metadata
 
-    def live_tail(self, read: Callable[[], Table], title: str, close: Callable[[], None]) -> Any:
+    def live_tail(self, read: Callable[[], Table], title: str, close: Callable[[], None]) -> object:
         """Return a live table with a Stop button."""
         from kernel_ext.tail_view import TailView
 

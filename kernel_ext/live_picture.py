@@ -14,7 +14,6 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from kernel_ext.failures import failure_of
 from kernel_ext.node_details import ROWS, about, live_values, rows_behind, sampled_values
@@ -77,7 +76,7 @@ class LivePicture:
         self._tapped: tuple[Application, str] | None = None
         self._not_tapped: tuple[Application, str] | None = None
         self._passed: deque[ReadRecord] = deque(maxlen=ROWS)
-        self._shown_plan: Any = None
+        self._shown_plan: object = None
         self._failed = ""
         self._with_record = False
         self._paging = threading.RLock()
@@ -387,7 +386,7 @@ class LivePicture:
         threading.Thread(target=work, name=f"panel-{what}-{self.application.name}", daemon=True).start()
 
 
-def _content_of(plan: EditPlan) -> Any:
+def _content_of(plan: EditPlan) -> object:
     """Return what a plan would run, in comparable form: cells, and helpers that functions call, may change after it was made."""
     return str(plan.topology.describe()), whole_code(plan.topology), plan.diff.empty
 

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class, no_var_expand
@@ -35,6 +35,12 @@ from kstreams_repl.repl.session.topics.filtering import records_where
 from kstreams_repl.repl.session.views.values.live_taps import LiveTap
 from kstreams_repl.system.extras import extras
 
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    import pandas as pd
+    from IPython.core.interactiveshell import InteractiveShell
+
 UPDATES_PER_SECOND = 3
 
 
@@ -47,11 +53,11 @@ class TopoMagics(Magics):
     tail_rows = Integer(20, min=1, help="default of %topo_tail -n").tag(config=True)
     sql_rows = Integer(100, min=1, help="default of %topo_sql -n").tag(config=True)
 
-    def __init__(self, shell: Any, workspace: Workspace) -> None:
+    def __init__(self, shell: InteractiveShell, workspace: Workspace) -> None:
         super().__init__(shell)
         self._shell = shell
         self._workspace = workspace
-        self.live_tail: Callable[[Callable[[], Table], str, Callable[[], None]], Any] | None = None
+        self.live_tail: Callable[[Callable[[], Table], str, Callable[[], None]], object] | None = None
         """Makes a live table from (function that reads it, title, function called at its end); None without widgets."""
 
     @magic_arguments()
@@ -59,20 +65,20 @@ class TopoMagics(Magics):
     @argument("--spark", metavar="MASTER", help="a Spark master; default: local Spark, started in the background")
     @argument("--directory", help='directory of data and state; "temporary": a temporary one; default: ./.kstreams')
     @line_magic
-    def topo_connect(self, line: str) -> Any:
+    def topo_connect(self, line: str) -> object:
         """`kstreams_repl.connect(...)`; the session is in the variable `session`."""
         given = arguments(self.topo_connect, line)
         return self._workspace.connect(given.broker, spark=given.spark, directory=given.directory).start()
 
     @line_cell_magic
-    def topo(self, line: str, cell: str | None = None) -> Any:
+    def topo(self, line: str, cell: str | None = None) -> object:
         """``%topo``: a table of applications · ``%topo NAME``: its picture · ``%%topo NAME``: plain DSL with the variable `builder`."""
         name = line.strip()
         if cell is not None:
             return self._define(name, cell)
         return self._workspace.find(name) if name else self._status()
 
-    def _define(self, name: str, cell: str) -> Any:
+    def _define(self, name: str, cell: str) -> object:
         if not name or len(name.split()) > 1:
             raise UsageError(f"%%topo expects one name, got {name!r}; for example %%topo word_count")
         builder = self._workspace.builder(name)
@@ -105,7 +111,7 @@ class TopoMagics(Magics):
         "-c", "--config", action="append", default=[], metavar="KEY=VALUE", help="a setting by its Kafka Streams name; repeatable"
     )
     @line_magic
-    def topo_deploy(self, line: str) -> Any:
+    def topo_deploy(self, line: str) -> object:
         """`session.deploy(topology, name, ...)`; returns at once."""
         given = arguments(self.topo_deploy, line)
         settings = dict(map(setting, given.config))
@@ -120,7 +126,7 @@ class TopoMagics(Magics):
     @argument("application", help="the application")
     @argument("name", nargs="?", help="the changed builder or topology; default: the application's name")
     @line_magic
-    def topo_diff(self, line: str) -> Any:
+    def topo_diff(self, line: str) -> object:
         """`app.edit(topology, dry_run=True)`: show what an edit would do to every node and store."""
         given = arguments(self.topo_diff, line)
         app = self._workspace.application(given.application)
@@ -144,7 +150,7 @@ class TopoMagics(Magics):
     )  # fmt: skip
     @no_var_expand
     @line_cell_magic
-    def topo_edit(self, line: str, cell: str | None = None) -> Any:
+    def topo_edit(self, line: str, cell: str | None = None) -> object:
         """`app.edit(builder.replace(node, function))`: the cell's lambda, def or class replaces that node's function.
 
         ``%topo_edit NAME`` applies the builder as other cells have changed it, `app.edit(builder)`; so does ``%%topo_edit NAME``,
@@ -164,7 +170,7 @@ class TopoMagics(Magics):
             plan = self._plan(app, source, what)
             return plan if given.dry_run else app.edit(source, **what.arguments)
 
-    def _edit_node(self, app: Application, given: Any, cell: str) -> EditPlan:
+    def _edit_node(self, app: Application, given: Namespace, cell: str) -> EditPlan:
         held = self._shell.user_ns.get(given.node)
         node = str(getattr(held, "name", given.node)) if isinstance(held, Handle) else given.node
         definition, builder, expression = self._workspace.definition(app, given.application)
@@ -247,7 +253,7 @@ class TopoMagics(Magics):
         session = self._workspace.current
         return [] if session is None else list(session.applications.values())
 
-    def _each(self, given: Any, action: str, reached: str) -> None:
+    def _each(self, given: Namespace, action: str, reached: str) -> None:
         if given.all == (given.name is not None):
             raise UsageError(f"%topo_{action} expects either an application's name or --all")
         for app in self._applications(given.name):
@@ -267,7 +273,7 @@ class TopoMagics(Magics):
     )
     @argument("-o", "--output", metavar="NAME", help="assign a pandas DataFrame to this variable instead of showing the values")
     @line_magic
-    def topo_values(self, line: str) -> Any:
+    def topo_values(self, line: str) -> object:
         """`session.values(target, n, timeout=...)`: the last values of a topic, or between two nodes by a sample run; at a node of a
         running application `app.tap(node, n, timeout=...)`: the next values, from the running tasks."""
         given = arguments(self.topo_values, line)
@@ -329,7 +335,7 @@ class TopoMagics(Magics):
     @argument("query", nargs="*", help="one SELECT over topics, stores and dataframes")
     @no_var_expand
     @line_cell_magic
-    def topo_sql(self, line: str, cell: str | None = None) -> Any:
+    def topo_sql(self, line: str, cell: str | None = None) -> object:
         """`session.sql(query)`: DuckDB over topics, stores and your dataframes."""
         options, query = _split_options(line)
         given = arguments(self.topo_sql, options)
@@ -351,7 +357,7 @@ class TopoMagics(Magics):
     @magic_arguments()
     @argument("--all", action="store_true", help="include the applications' internal topics: changelogs, repartition topics, journals")
     @line_magic
-    def topo_topics(self, line: str) -> Any:
+    def topo_topics(self, line: str) -> object:
         """`session.topics()`."""
         return self._workspace.session.topics(internal=arguments(self.topo_topics, line).all)
 
@@ -388,7 +394,7 @@ class TopoMagics(Magics):
     def _rows(given: int | None, default: int) -> int:
         return default if given is None else given
 
-    def _running(self, target: str, topology: Any) -> tuple[Application, str] | None:
+    def _running(self, target: str, topology: object) -> tuple[Application, str] | None:
         """Return the running application that has a node of that name, or of the stream in the variable of that name."""
         session = self._workspace.current
         if session is None or (topology is not None and not isinstance(topology, Application)):
@@ -403,11 +409,11 @@ class TopoMagics(Magics):
             raise UsageError(f"{node} is a node of {', '.join(app.name for app in found)}: %topo_values {node} APPLICATION")
         return found[0], node
 
-    def _target(self, text: str) -> Any:
+    def _target(self, text: str) -> object:
         value = self._shell.user_ns.get(text)
         return value if hasattr(value, "_log") or isinstance(value, Application) else text
 
-    def _out(self, found: Any, name: str | None) -> Any:
+    def _out(self, found: Any, name: str | None) -> object:
         if name is None:
             return found
         if not name.isidentifier():
@@ -466,7 +472,7 @@ def _show_live(read: Callable[[], Table], running: Callable[[], bool]) -> None:
         return
 
 
-def _frame(table: Table) -> Any:
+def _frame(table: Table) -> pd.DataFrame:
     with extras():
         import pandas
 

@@ -11,11 +11,14 @@ import ast
 import hashlib
 import re
 import textwrap
-from collections.abc import Callable, Collection, Mapping, Sequence
+from argparse import Namespace
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from IPython.core.error import UsageError
+
+from kstreams_repl.system.types import KeyValueMapper
 
 EDITED = "__edited__"
 """The builder's name in the text."""
@@ -28,11 +31,11 @@ class EditOptions:
     """The options of an edit that concern stores."""
 
     reset_state: Sequence[str]
-    migrate: Mapping[str, Callable[[Any, Any], Any]]
-    migrate_rows: Mapping[str, Callable[[Any, Any], Any]]
+    migrate: Mapping[str, KeyValueMapper]
+    migrate_rows: Mapping[str, KeyValueMapper]
 
     @staticmethod
-    def of(given: Any, reset_state: Sequence[str], names: Mapping[str, object]) -> EditOptions:
+    def of(given: Namespace, reset_state: Sequence[str], names: Mapping[str, object]) -> EditOptions:
         """Return the options of a parsed line; functions are looked up, or evaluated, in the notebook's namespace.
 
         Raises:
@@ -48,7 +51,7 @@ class EditOptions:
         return {"reset_state": self.reset_state, "migrate": self.migrate, "migrate_rows": self.migrate_rows}
 
 
-def _conversion(option: str, text: str, names: Mapping[str, object]) -> tuple[str, Callable[[Any, Any], Any]]:
+def _conversion(option: str, text: str, names: Mapping[str, object]) -> tuple[str, KeyValueMapper]:
     quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "\"'"
     store, equals, expression = (text[1:-1] if quoted else text).partition("=")
     store, expression = store.strip(), expression.strip()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import anywidget
 import traitlets
@@ -23,10 +22,10 @@ class Panel(anywidget.AnyWidget):
     name = traitlets.Unicode("").tag(sync=True)
     svg = traitlets.Unicode("").tag(sync=True)
     marks = traitlets.Dict({}).tag(sync=True)
-    flows: traitlets.List[Any] = traitlets.List([]).tag(sync=True)
+    flows: traitlets.List[object] = traitlets.List([]).tag(sync=True)
     view = traitlets.Dict({}).tag(sync=True)
-    history: traitlets.List[Any] = traitlets.List([]).tag(sync=True)
-    shape_history: traitlets.List[Any] = traitlets.List([]).tag(sync=True)
+    history: traitlets.List[object] = traitlets.List([]).tag(sync=True)
+    shape_history: traitlets.List[object] = traitlets.List([]).tag(sync=True)
     beat = traitlets.Int(0).tag(sync=True)
     detached = traitlets.Bool(False).tag(sync=True)
     status = traitlets.Unicode("").tag(sync=True)
@@ -54,7 +53,7 @@ class Panel(anywidget.AnyWidget):
         """Return whether it is closed, by the kernel or by a front end: a new view of it would find no model."""
         return self.comm is None or bool(getattr(self.comm, "_closed", False))
 
-    def _set_traits(self, changed: dict[str, Any]) -> None:
+    def _set_traits(self, changed: dict[str, object]) -> None:
         with self.hold_sync():
             for name, value in changed.items():
                 setattr(self, name, value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_magic, magics_class
@@ -27,6 +27,9 @@ from kstreams_repl.serving.query_types import (
 from kstreams_repl.serving.state_query import StateQueryRequest
 from kstreams_repl.system.types import ValueAndTimestamp, VersionedRecord, Windowed
 
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
 _LAST_MS = (1 << 63) - 1
 
 
@@ -34,7 +37,7 @@ _LAST_MS = (1 << 63) - 1
 class QueryMagics(Magics):
     """The magic of interactive queries."""
 
-    def __init__(self, shell: Any, workspace: Workspace) -> None:
+    def __init__(self, shell: InteractiveShell, workspace: Workspace) -> None:
         super().__init__(shell)
         self._workspace = workspace
 
@@ -77,7 +80,7 @@ class QueryMagics(Magics):
         raise UsageError(f"no store {name!r}; {f'there are {stores}' if stores else 'no application has a store'}")
 
 
-def parsed_key(text: str) -> Any:
+def parsed_key(text: str) -> object:
     """Return the key that a line names."""
     try:
         return json.loads(text)
@@ -108,7 +111,7 @@ def query_of(store: StoreBuilder, key: object, first: int | None, last: int | No
     return made
 
 
-def rows_of(result: Any) -> Iterator[tuple[Any, Any, Any, Any]]:
+def rows_of(result: Any) -> Iterator[tuple[object, object, object, object]]:
     """Iterate over (from, to, value, timestamp) of the answer to such a query."""
     if result is None:
         return

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kernel_ext.live_picture import CONTROLS, LivePicture
 from kernel_ext.subshells import handle_in_subshell
@@ -32,7 +32,10 @@ from kstreams_repl.repl.session.topics.internal_names import internal_names
 from kstreams_repl.repl.session.topics.read import sizes_of_topics
 from kstreams_repl.repl.session.views.stores.store_view import StoreView
 from kstreams_repl.system.errors import IllegalStateError, KStreamsError, UnknownApplicationError
-from kstreams_repl.system.types import JsonObject
+from kstreams_repl.system.types import JsonMapping, JsonObject
+
+if TYPE_CHECKING:
+    from comm.base_comm import BaseComm, CommManager
 
 TARGET = "kstreams_repl"
 PICTURE_TARGET = "kstreams_repl.picture"
@@ -45,10 +48,10 @@ class SidePanel:
     def __init__(self, workspace: Workspace, kernel_busy: Callable[[], bool] = lambda: False) -> None:
         self._workspace = workspace
         self._kernel_busy = kernel_busy
-        self._comms: Any = None
+        self._comms: CommManager | None = None
         self._targets = {TARGET: self._opened, PICTURE_TARGET: self._picture_opened}
 
-    def register(self, comm_manager: Any) -> None:
+    def register(self, comm_manager: CommManager | None) -> None:
         """Register the comm targets; without a kernel (None) do nothing."""
         self._comms = comm_manager
         if comm_manager is not None:
@@ -63,7 +66,7 @@ class SidePanel:
 
     # ---- the list
 
-    def _opened(self, comm: Any, message: Any) -> None:
+    def _opened(self, comm: BaseComm, message: JsonMapping) -> None:
         handle_in_subshell(comm)
         listing = threading.Lock()
 
@@ -75,7 +78,7 @@ class SidePanel:
             finally:
                 listing.release()
 
-        def received(message: Any) -> None:
+        def received(message: JsonMapping) -> None:
             content = message["content"]["data"]
             action, name = content.get("do"), str(content.get("name", ""))
             confirm = content.get("confirm") is True
@@ -94,7 +97,7 @@ class SidePanel:
         comm.on_msg(received)
         _start(send_state)
 
-    def _schema(self, comm: Any, name: str) -> None:
+    def _schema(self, comm: BaseComm, name: str) -> None:
         """Send a topic's columns, as texts."""
         with _errors_sent(comm, "schema", name):
             session = self._workspace.current
@@ -104,7 +107,7 @@ class SidePanel:
             columns = [[one_line(cell, limit=200) for cell in row] for row in found.rows]
             comm.send({"schema": {"name": one_line(name), "columns": columns, "note": one_line(found.note)}})
 
-    def _failure(self, comm: Any, action: str, name: str, at: str) -> None:
+    def _failure(self, comm: BaseComm, action: str, name: str, at: str) -> None:
         """Show or skip the record at which an application failed. The error output may be older than the application's state."""
         with _errors_sent(comm, action, name):
             app = self._application(name)
@@ -115,7 +118,7 @@ class SidePanel:
                 return
             comm.send({"record": {"name": one_line(name), "columns": _record_at_failure(app)}})
 
-    def _control(self, comm: Any, action: str, name: str, confirm: bool, send_state: Callable[[], None]) -> None:
+    def _control(self, comm: BaseComm, action: str, name: str, confirm: bool, send_state: Callable[[], None]) -> None:
         with _errors_sent(comm, action, name):
             if action == "attach":
                 self._session().attach(name)
@@ -148,7 +151,7 @@ class SidePanel:
 
     # ---- a tab with the picture
 
-    def _picture_opened(self, comm: Any, message: Any) -> None:
+    def _picture_opened(self, comm: BaseComm, message: JsonMapping) -> None:
         try:
             application = self._application(str(message["content"]["data"].get("name", "")))
         except KStreamsError as error:
@@ -160,13 +163,13 @@ class SidePanel:
         comm.on_close(lambda message: live.leave())
         _start(lambda: self._send_first_state(comm, live))
 
-    def _send_first_state(self, comm: Any, live: LivePicture) -> None:
+    def _send_first_state(self, comm: BaseComm, live: LivePicture) -> None:
         comm.send({"set": live.state})
         live.refresh()
 
 
 @contextmanager
-def _errors_sent(comm: Any, action: str, name: str) -> Iterator[None]:
+def _errors_sent(comm: BaseComm, action: str, name: str) -> Iterator[None]:
     """Send what the block raises to the panel, which shows it next to the button or in the list of topics."""
     try:
         yield

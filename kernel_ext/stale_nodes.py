@@ -45,12 +45,12 @@ def _same(before: Any, now: Any) -> bool:
     )
 
 
-def _read_by(call: Any) -> list[Any]:
+def _read_by(call: Any) -> list[object]:
     """Return what the functions of a call read from the notebook and from modules: helpers that a cell or `%autoreload` may
     change."""
-    found: dict[int, Any] = {}
+    found: dict[int, object] = {}
 
-    def visit(item: Any) -> None:
+    def visit(item: object) -> None:
         item = getattr(item, "__func__", item)
         if isinstance(item, type) and is_users(item.__module__):
             for value in tuple(vars(item).values()):
@@ -68,7 +68,7 @@ def _read_by(call: Any) -> list[Any]:
     return list(found.values())
 
 
-def _named_in(code: CodeType, known: dict[str, Any]) -> Iterator[Any]:
+def _named_in(code: CodeType, known: dict[str, object]) -> Iterator[object]:
     """Yield what a code object reads from a module, and from modules that it names."""
     names = sorted(all_names(code))
     for value in (known[name] for name in names if name in known):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
@@ -15,11 +15,14 @@ from kstreams_repl.repl.session.left_applications import LeftApplication, left_a
 from kstreams_repl.repl.session.session_directory import PROJECT
 from kstreams_repl.system.errors import did_you_mean
 
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
 
 class Workspace:
     """The current session and the topologies of one shell: builders made by ``%%topo``, and the user's variables."""
 
-    def __init__(self, shell: Any) -> None:
+    def __init__(self, shell: InteractiveShell) -> None:
         self.shell = shell
         self.builders: dict[str, StreamsBuilder] = {}
 
@@ -69,7 +72,7 @@ class Workspace:
         running = [] if self.current is None else list(self.current.applications)
         return list(dict.fromkeys([*running, *self.builders, *variables]))
 
-    def find(self, name: str) -> Any:
+    def find(self, name: str) -> StreamsBuilder | Topology | Application | Handle:
         """Return an application, builder, topology, stream or table by name.
 
         Raises:
@@ -85,7 +88,7 @@ class Workspace:
             return value
         raise self._unknown("topology or application", name, self.names())
 
-    def source(self, name: str) -> Any:
+    def source(self, name: str) -> Topology | Handle:
         """Return what can be deployed under that name: a builder, topology, stream or table; not the application itself."""
         for value in (self.builders.get(name), self.shell.user_ns.get(name)):
             if isinstance(value, Topology | Handle):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DEFAULT_DIRECTORY = Path(".kstreams") / "state"
 
 
-def _state(command: Callable[..., Any]) -> Callable[..., Any]:
+def _state(command: Callable[..., object]) -> Callable[..., object]:
     place = click.Path(file_okay=False, path_type=Path)
     return click.option("--state", type=place, default=DEFAULT_DIRECTORY, show_default=True, help="The applications' state.dir.")(command)
 

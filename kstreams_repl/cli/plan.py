@@ -6,12 +6,15 @@ Exit status: 0 nothing would change · 2 something would · 1 it would be refuse
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kstreams_repl.cli.run import connection_options, load, made, settings_of
 from kstreams_repl.system.errors import UnknownApplicationError
+
+if TYPE_CHECKING:
+    from kstreams_repl.engine.config import StreamsConfig
 
 CHANGED, REFUSED = 2, 1
 _OF_THE_PLACE = frozenset({"application.id", "bootstrap.servers", "state.dir"})
@@ -51,10 +54,10 @@ def main(topology: str, as_json: bool, **options: Any) -> int:
     return status
 
 
-def _settings(ran: Any, wanted: Any) -> list[tuple[str, str, str, str]]:
+def _settings(ran: StreamsConfig, wanted: StreamsConfig) -> list[tuple[str, str, str, str]]:
     keys = sorted((ran.given | wanted.given | ran.client.keys() | wanted.client.keys()) - _OF_THE_PLACE)
 
-    def shown(config: Any, key: str) -> str:
+    def shown(config: StreamsConfig, key: str) -> str:
         return str(config[key] if key in config else config.client.get(key, "not set"))
 
     return [("setting", key, f"{shown(ran, key)} -> {shown(wanted, key)}", "") for key in keys if shown(ran, key) != shown(wanted, key)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import click
 
@@ -36,7 +35,7 @@ def main(
     """Let APPLICATION begin again, with empty state: delete its repartition and changelog topics and local state, set its offsets."""
     from kstreams_repl import connect
 
-    places: dict[str, Any] = {
+    places: dict[str, object] = {
         "--to-earliest": "earliest" if to_earliest else None,
         "--to-latest": "latest" if to_latest else None,
         "--to-datetime": to_datetime,

@@ -52,7 +52,7 @@ _say = partial(click.echo, err=True)
 _REFUSALS = (ConfigError, TopologyError, UnknownTopicError, DeployError, SessionFileError)
 
 
-def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def connection_options(command: Callable[..., object]) -> Callable[..., object]:
     """Add what ``run`` and ``plan`` share: which topology, with which settings, where."""
     for add in (
         click.option("--config", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of the application; repeatable."),
@@ -202,7 +202,7 @@ def batch_run(
     settings: Sequence[str],
     report: str | Path | None = None,
     *,
-    defaults: Mapping[str, Any] | None = None,
+    defaults: Mapping[str, object] | None = None,
     broker: str | None = None,
     spark: SparkMaster = None,
     directory: str | None = None,
@@ -241,7 +241,7 @@ def _connected(
     return connect(broker, spark=spark, directory=directory, **more, **(client or {}))
 
 
-def _batch_status(session: Any, run: Callable[[], Any], name: str, report: str | Path | None) -> int:
+def _batch_status(session: Session, run: Callable[[], Any], name: str, report: str | Path | None) -> int:
     try:
         app = run()
     except KStreamsError as error:
@@ -269,7 +269,7 @@ def made(topology: Callable[[], object]) -> object:
         raise TopologyError(text, hint="the traceback shows the line") from error
 
 
-def load(text: str) -> Any:
+def load(text: str) -> object:
     """Return what ``module:name`` names; a function is called.
 
     Raises:

@@ -46,7 +46,7 @@ class RunSettings:
 
     def lines(self) -> list[str]:
         """Return one line for each setting, with where it was given; secrets masked."""
-        given: dict[str, Any] = {**self.command, **self.application, **self.client, **self.spark}
+        given: dict[str, object] = {**self.command, **self.application, **self.client, **self.spark}
         return [f"{key} = {_shown(key, given[key])}  ({self.origins[key]})" for key in sorted(given)]
 
 
@@ -75,7 +75,7 @@ def gather(file: Path | None, environment: Mapping[str, str], flags: Sequence[st
     take(pairs(flags), "--config")
     take({key: value for key, value in command.items() if value is not None}, "flag")
     spark = {key: text for key, text in given.items() if key.startswith("spark.")}
-    rest: dict[str, Any] = {key: _value(text) for key, text in given.items() if key not in COMMAND_KEYS and key not in spark}
+    rest: dict[str, object] = {key: _value(text) for key, text in given.items() if key not in COMMAND_KEYS and key not in spark}
     StreamsConfig({key: MASK if isinstance(value, Secret) else value for key, value in rest.items()})
     return RunSettings(
         {key: given[key] for key in COMMAND_KEYS if key in given},
@@ -112,7 +112,7 @@ def _properties(path: Path) -> dict[str, str]:
     return dict(parser["settings"])
 
 
-def _value(text: str) -> Any:
+def _value(text: str) -> object:
     reference = _REFERENCE.fullmatch(text.strip())
     return text if reference is None else secret(reference[1])
 

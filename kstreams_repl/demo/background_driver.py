@@ -15,13 +15,16 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kstreams_repl.demo.background import ENDED, READY, BackgroundDemo
 from kstreams_repl.host.instance.failures.failure_report import failure_of
 from kstreams_repl.system.errors import KStreamsError
 from kstreams_repl.system.processes import ProcessMark
 from kstreams_repl.system.types import JsonObject
+
+if TYPE_CHECKING:
+    from kstreams_repl import Application
 
 INTERRUPTED = 130
 _PARENT_SECONDS = 0.2
@@ -45,7 +48,7 @@ class BackgroundDriver:
         threading.Thread(target=self._watch_parent, name="watch-command", daemon=True).start()
         self.record.write()
 
-    def hold(self, app: Any, verdict: JsonObject, instructions: str) -> None:
+    def hold(self, app: Application, verdict: JsonObject, instructions: str) -> None:
         """Report to the command that the demo is ready (it runs and its numbers are right), and wait for SIGTERM."""
         self._ready = True
         self.record = replace(

@@ -12,7 +12,7 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kstreams_repl.demo import data, topology
 from kstreams_repl.demo.demo_directory import empty, refuse_running
@@ -20,6 +20,9 @@ from kstreams_repl.demo.questions import ask_application, ask_files, mismatches
 from kstreams_repl.demo.screen import Screen
 from kstreams_repl.system.errors import IllegalStateError
 from kstreams_repl.system.types import JsonObject
+
+if TYPE_CHECKING:
+    from kstreams_repl import Application, Session
 
 APPLICATION = "flights-demo"
 _PRODUCED = "produced.json"
@@ -36,7 +39,7 @@ _SHOWN = {
         FROM "delayed-flights" ORDER BY minutes DESC LIMIT 5""",
 }
 
-Hold = Callable[[Any, JsonObject, str], None]
+Hold = Callable[["Application", JsonObject, str], None]
 """Called with application, verdict and instructions for queries once all is right and the demo continues; returns when it is to
 end."""
 
@@ -107,7 +110,7 @@ class FlightsDemo:
         self.directory.mkdir(parents=True, exist_ok=True)
         return resume
 
-    def _produce(self, session: Any, files: dict[str, Path]) -> int:
+    def _produce(self, session: Session, files: dict[str, Path]) -> int:
         """Step 3. A run that died before the mark writes its input topics again, and discards everything derived from them."""
         from kstreams_repl import serdes
 
@@ -127,7 +130,7 @@ class FlightsDemo:
         partial.rename(mark)
         return count
 
-    def _query_instructions(self, session: Any) -> str:
+    def _query_instructions(self, session: Session) -> str:
         """Return instructions for queries from another process."""
         return f"""\
   import kstreams_repl as ks
@@ -137,7 +140,7 @@ class FlightsDemo:
   app = session.attach("{APPLICATION}", topology.build())
   app.sql("{topology.AIRLINE_DELAYS}")"""
 
-    def _show(self, session: Any, answers: JsonObject, wrong: list[str], records: int, seconds: float) -> None:
+    def _show(self, session: Session, answers: JsonObject, wrong: list[str], records: int, seconds: float) -> None:
         for title, query in _SHOWN.items():
             result = session.sql(query)
             self.show.rows(title, result.columns, result.fetchall())

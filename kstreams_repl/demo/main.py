@@ -7,7 +7,7 @@ import json
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +15,9 @@ from kstreams_repl.demo import background
 from kstreams_repl.demo.screen import Screen
 from kstreams_repl.system.errors import as_installed
 from kstreams_repl.system.types import JsonMapping, JsonObject
+
+if TYPE_CHECKING:
+    from kstreams_repl.demo.flights import Hold
 
 
 @click.command(help="Run a year of real departures through a topology on Spark and Kafka, and check every result.")
@@ -77,7 +80,7 @@ def main(
         raise SystemExit(1)
 
 
-def run_request(request: JsonMapping, hold: Any = None) -> JsonObject:
+def run_request(request: JsonMapping, hold: Hold | None = None) -> JsonObject:
     """Run what the command line requested; returns the verdict, which ``--json`` prints."""
     show = Screen(quiet=request["quiet"], terminal=request.get("terminal"), width=request.get("width"))
     directory = Path(request["directory"])

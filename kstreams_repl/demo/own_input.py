@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -16,6 +16,9 @@ from kstreams_repl.demo.flights import Hold
 from kstreams_repl.demo.screen import Screen
 from kstreams_repl.system.errors import KStreamsError, SerializationError
 from kstreams_repl.system.types import JsonObject
+
+if TYPE_CHECKING:
+    from kstreams_repl import Session, StreamsBuilder
 
 APPLICATION = "own-input"
 COUNTS = "rows-per-key"
@@ -79,7 +82,7 @@ def _csv_rows(file: Path) -> Iterator[JsonObject]:
             ) from error
 
 
-def build(topic: str) -> Any:
+def build(topic: str) -> StreamsBuilder:
     """Return the topology: rows counted per key, or all together without a key."""
     from kstreams_repl import StreamsBuilder, serdes
 
@@ -137,7 +140,7 @@ def run(
     return verdict
 
 
-def _query_instructions(session: Any, topic: str, own: Path) -> str:
+def _query_instructions(session: Session, topic: str, own: Path) -> str:
     """Return instructions for queries from another process."""
     return f"""\
   import kstreams_repl as ks

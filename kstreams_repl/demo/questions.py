@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from kstreams_repl.demo.topology import HEAVY_DELAY_MINUTES
 
-Rows = list[tuple[Any, ...]]
+Rows = list[tuple[object, ...]]
 
 ASKED_OF_APPLICATION = {
     "delay per airline": """

@@ -26,7 +26,7 @@ class Screen:
     def line(self, text: str) -> None:
         self.console.print(text, markup=False)
 
-    def rows(self, title: str, columns: Iterable[str], rows: Iterable[tuple[Any, ...]]) -> None:
+    def rows(self, title: str, columns: Iterable[str], rows: Iterable[tuple[object, ...]]) -> None:
         from rich.table import Table
         from rich.text import Text
 

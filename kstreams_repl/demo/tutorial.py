@@ -14,12 +14,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.demo import data
 from kstreams_repl.demo.topology import DELAYED_TOPIC, HEAVY_DELAY_MINUTES
 from kstreams_repl.system.errors import KStreamsError
 from kstreams_repl.system.types import JsonMapping, JsonObject
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SHOPS = ("Berlin", "Lisbon", "Oslo", "Paris", "Rome")
 _AGAIN = 'session.close(), then run the cells from ks.connect(directory="temporary") on again.'
@@ -222,13 +225,13 @@ class Check:
             raise _NotYetError(f"There is no variable `{name}` yet: run the cells of this step from its first one on.")
         return self._names[name]
 
-    def _frame(self, *names: str) -> Any:
+    def _frame(self, *names: str) -> pd.DataFrame:
         import pandas as pd
 
         frame = pd.DataFrame([sale for name in names for sale in self._name(name)])
         return frame.assign(at=pd.to_datetime(frame["at"]))
 
-    def _sold(self, counted: int) -> Any:
+    def _sold(self, counted: int) -> pd.DataFrame:
         """Return the sales that a store can have seen: who repeats a step after the sixth has those of the third day, too."""
         return self._frame("sales", *(("today",) if "today" in self._names and counted > len(self._name("sales")) else ()))
 
@@ -240,7 +243,7 @@ class _NotYetError(Exception):
     """What is missing, as the reader sees it."""
 
 
-def _compare(found: Mapping[Any, Any], truth: Mapping[Any, Any], what: str, hint: str) -> None:
+def _compare(found: Mapping[Any, object], truth: Mapping[Any, object], what: str, hint: str) -> None:
     wrong = [key for key in dict.fromkeys((*truth, *found)) if found.get(key) != truth.get(key)]
     if wrong:
         first = wrong[0]
@@ -248,11 +251,11 @@ def _compare(found: Mapping[Any, Any], truth: Mapping[Any, Any], what: str, hint
         raise _NotYetError(f"{text} {hint}".strip())
 
 
-def _shown(key: Any) -> str:
+def _shown(key: object) -> str:
     return ", ".join(map(str, key)) if isinstance(key, tuple) else str(key)
 
 
-def _row(key: Hashable, timestamp: int, value: Any) -> tuple[Hashable, int, str]:
+def _row(key: Hashable, timestamp: int, value: object) -> tuple[Hashable, int, str]:
     return key, timestamp, json.dumps(value, sort_keys=True)
 
 
@@ -269,7 +272,7 @@ def _ms(text: str) -> int:
     return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp() * 1000)
 
 
-def _time(ms: int) -> Any:
+def _time(ms: int) -> pd.Timestamp:
     import pandas as pd
 
     return pd.Timestamp(ms, unit="ms")

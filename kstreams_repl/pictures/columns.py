@@ -161,7 +161,7 @@ def _fixed(cells: SerializedValues, code: str, size: int, kind: pa.DataType) -> 
     return Decoded(pa.compute.if_else(pa.array(good), values, pa.scalar(None, kind)), unreadable=unreadable)
 
 
-def _by_function(cells: SerializedValues, deserialize: Callable[[bytes | None], Any]) -> Decoded:
+def _by_function(cells: SerializedValues, deserialize: Callable[[bytes | None], object]) -> Decoded:
     """Decode value by value with the user's own serde."""
     values: list[Any] = []
     unreadable = 0
@@ -219,7 +219,7 @@ def _apart(values: Sequence[Any]) -> pa.Array:
     return as_texts(values)
 
 
-def _without_uuids(value: Any) -> Any:
+def _without_uuids(value: Any) -> object:
     """Return the value with UUIDs, for which Arrow infers no type, as text."""
     kind = type(value)
     if kind is dict:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kstreams_repl.system.extras import extras
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
 
 
 class TableRows(Protocol):
@@ -14,7 +18,7 @@ class TableRows(Protocol):
     def columns(self) -> tuple[str, ...]: ...
 
     @property
-    def rows(self) -> tuple[tuple[Any, ...], ...]: ...
+    def rows(self) -> tuple[tuple[object, ...], ...]: ...
 
 
 class Frames:
@@ -32,7 +36,7 @@ class Frames:
         """Return the rows as a table to show."""
         raise NotImplementedError
 
-    def arrow(self) -> Any:
+    def arrow(self) -> pa.Table:
         """Return all rows as a `pyarrow.Table`; a column whose values have no common type is text.
 
         Example:
@@ -47,7 +51,7 @@ class Frames:
         table = self.table()
         return pa.table({name: as_array([row[index] for row in table.rows]) for index, name in enumerate(table.columns)})
 
-    def df(self) -> Any:
+    def df(self) -> pd.DataFrame:
         """Return all rows as a pandas DataFrame.
 
         Raises:

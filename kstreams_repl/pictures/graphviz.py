@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kstreams_repl.pictures.markup import one_line
 from kstreams_repl.pictures.picture import Kind, Picture
 from kstreams_repl.system.errors import MissingPackageError
+
+if TYPE_CHECKING:
+    from graphviz import Digraph
 
 _SHAPES = {
     Kind.TOPIC: {"shape": "cds"},
@@ -20,7 +23,7 @@ _SHAPES = {
 }
 
 
-def to_graphviz(picture: Picture) -> Any:
+def to_graphviz(picture: Picture) -> Digraph:
     """Return a `graphviz.Digraph`; rendering it needs Graphviz's ``dot``, its `source` does not.
 
     Raises:

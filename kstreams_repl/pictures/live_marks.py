@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kstreams_repl.pictures.arrange import Room, room_for
 from kstreams_repl.pictures.picture import Picture
 from kstreams_repl.pictures.svg import line_width, marked_rows, svg_of
@@ -34,7 +32,7 @@ class LiveDrawing:
 
     def __init__(self) -> None:
         self._room: Room = {}
-        self._drawn: tuple[Any, ...] | None = None
+        self._drawn: tuple[object, ...] | None = None
 
     def state(self, whole: Picture, view: View) -> JsonObject:
         """Return the changed part of the state: ``marks`` and ``flows``; ``svg`` and ``view`` if the shapes have changed."""

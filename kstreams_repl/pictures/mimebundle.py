@@ -7,12 +7,15 @@ display.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.pictures.markup import clean_text, element, image, style_sheet
 from kstreams_repl.pictures.picture import Picture
 from kstreams_repl.pictures.svg import size_of, svg_of
 from kstreams_repl.pictures.view import simplified
+
+if TYPE_CHECKING:
+    from kstreams_repl.engine.topology.graph import TopologyGraph
 
 # JupyterLab's theme may differ from the system's: an image takes the color scheme of the element that shows it. Paper is always
 # light.
@@ -47,7 +50,7 @@ def html_of(picture: Picture, *, note: str = "") -> str:
     return str(element("div", style_sheet(_THEME), shown, caption, class_="ks-output"))
 
 
-def text_of(topology: Any) -> str:
+def text_of(topology: TopologyGraph) -> str:
     """Return `describe()`'s text, inert for terminals."""
     return clean_text(str(topology.describe()))
 
@@ -57,7 +60,7 @@ def attach(cls: type, render: Any) -> None:
     if "_repr_mimebundle_" in vars(cls):
         return
 
-    def _repr_mimebundle_(self: Any, include: object = None, exclude: object = None) -> dict[str, str]:
+    def _repr_mimebundle_(self: object, include: object = None, exclude: object = None) -> dict[str, str]:
         bundle: dict[str, str] = render(self)
         return bundle
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kstreams_repl.engine.operators.streams.stream_async import StreamAsync
 from kstreams_repl.engine.runtime.calls.async_calls import RetryAction
@@ -20,6 +20,9 @@ from kstreams_repl.pictures.wording import counted
 from kstreams_repl.system.durations import Seconds, as_seconds
 from kstreams_repl.system.errors import TopologyError, did_you_mean
 from kstreams_repl.system.types import Headers
+
+if TYPE_CHECKING:
+    from kstreams_repl.engine.serdes.serde import Serde
 
 _COLUMNS = ("key", "value", "tries", "next try", "cause", "record")
 
@@ -113,7 +116,7 @@ def waiting_record(task: int, number: int, row: PendingRow, operator: StreamAsyn
     )  # fmt: skip
 
 
-def _read(serde: Any, data: bytes | None) -> Any:
+def _read(serde: Serde, data: bytes | None) -> object:
     try:
         return serde.deserialize(data)
     except Exception:  # another version of the node wrote it: the bytes say more than an error
@@ -136,7 +139,7 @@ class Retries(Frames):
     def __len__(self) -> int:
         return len(self.records)
 
-    def where(self, condition: Callable[[WaitingRecord], Any]) -> Retries:
+    def where(self, condition: Callable[[WaitingRecord], object]) -> Retries:
         """Return the records for which a function returns a true value.
 
         Args:

@@ -58,7 +58,7 @@ class Table(Frames):
     def of(
         cls,
         columns: Sequence[str],
-        rows: Iterable[Sequence[Any]],
+        rows: Iterable[Sequence[object]],
         *,
         note: str = "",
         title: str = "",

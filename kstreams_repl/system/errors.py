@@ -109,11 +109,11 @@ class KStreamsError(Exception):
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message}\nHint: {self.hint}"
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.message, self.hint, self.fields)
 
 
-def _rebuild(cls: type[KStreamsError], message: str, hint: str | None, fields: dict[str, Any]) -> KStreamsError:
+def _rebuild(cls: type[KStreamsError], message: str, hint: str | None, fields: dict[str, object]) -> KStreamsError:
     return cls(message, hint=hint, **fields)
 
 

@@ -12,7 +12,6 @@ import importlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from kstreams_repl.system.extras import extras
 
@@ -38,7 +37,7 @@ def doors(package: str) -> list[str]:
     return [package, *(f"{package}.{name}" for name, place in exports(package).items() if place == package)]
 
 
-def facade(module: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+def facade(module: str) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
     """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a facade.
 
     ``__getattr__`` raises a `MissingPackageError` if a name needs a library that is not installed, and an `AttributeError` that
@@ -46,7 +45,7 @@ def facade(module: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], 
     """
     places = exports(module)
 
-    def load(name: str) -> Any:
+    def load(name: str) -> object:
         if name not in places:
             others = [] if name.startswith("_") else [door for door in doors(module.partition(".")[0]) if name in exports(door)]
             hint = "".join(f". Hint: it is {door}.{name}" for door in others)

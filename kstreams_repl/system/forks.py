@@ -17,7 +17,7 @@ from kstreams_repl.system.errors import ForkedProcessError
 
 T = TypeVar("T")
 
-_owners: dict[int, tuple[weakref.ref[Any], Callable[[Any], object]]] = {}
+_owners: dict[int, tuple[weakref.ref[object], Callable[[Any], object]]] = {}
 
 
 def when_forked(owner: T, leave: Callable[[T], object]) -> T:
@@ -33,7 +33,7 @@ def undying_when_forked(native: T) -> T:
     return when_forked(native, lambda copy: ctypes.pythonapi.Py_IncRef(ctypes.py_object(copy)))
 
 
-def finalizer_of(owner: object, call: Callable[..., object], *arguments: object) -> weakref.finalize[..., Any]:
+def finalizer_of(owner: object, call: Callable[..., object], *arguments: object) -> weakref.finalize[..., object]:
     """Return a finalizer that runs when the owner or this process ends, and never in a forked child."""
     finalizer = weakref.finalize(owner, call, *arguments)
     when_forked(owner, lambda _: finalizer.detach())

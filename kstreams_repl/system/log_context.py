@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import TextIO
 
 LOGGERS = ("kstreams_repl.host.instance", "kstreams_repl.host.kafka", "kstreams_repl.repl.session", "kstreams_repl.host.spark")
 OFF = "OFF"
@@ -48,7 +48,7 @@ def about(application: str, instance: int | None = None) -> None:
     _ABOUT.set((application, instance))
 
 
-def carried(target: Callable[..., Any]) -> Callable[..., Any]:
+def carried(target: Callable[..., object]) -> Callable[..., object]:
     """Return a thread's target whose lines are about the same as those of the thread that starts it."""
     return partial(contextvars.copy_context().run, target)
 
@@ -90,7 +90,7 @@ def write_to_stderr(level: str, *, as_json: bool = False) -> None:
     package.setLevel(level)
 
 
-class _StderrHandler(logging.StreamHandler[Any]):
+class _StderrHandler(logging.StreamHandler[TextIO]):
     """A filter of this package, as opposed to a filter that a user adds."""
 
 

@@ -158,13 +158,13 @@ def secret(source: str) -> SecretReference:
     return SecretReference(str(source))
 
 
-def to_plain(value: object) -> Any:
+def to_plain(value: object) -> object:
     """Return a setting for a process of this user on this machine: secrets in clear text, references unchanged."""
     if isinstance(value, SecretReference):
         return {"secret": value.source}
     return value.reveal() if isinstance(value, Secret) else value
 
 
-def from_plain(value: object) -> Any:
+def from_plain(value: object) -> object:
     """Return the value that was given to `to_plain`, with references as `SecretReference`."""
     return secret(value["secret"]) if isinstance(value, dict) else value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -131,7 +131,7 @@ def _rewrite(log: Any, folder: str, paths: list[str], target: int) -> list[DataF
     return done if writer is None else [*done, writer.close()]
 
 
-def _retried(log: Any, work: Any) -> None:
+def _retried(log: Any, work: Callable[[], object]) -> None:
     """Commit on the newest version, again after commits of others: they only add files."""
     for _ in range(ATTEMPTS):
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -20,7 +19,7 @@ ROW_GROUP_ROWS = 131_072
 _MOST_OPEN = 64
 """Open files of one node: each holds up to a row group in memory."""
 
-Values = tuple[Any, ...]
+Values = tuple[object, ...]
 
 
 class DataFileWriter:

@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
@@ -34,7 +33,7 @@ class TableDirectory:
         parts = urlsplit(path)
         self.is_local = len(parts.scheme) < 2 or parts.scheme == "file"
         if self.is_local:
-            self.files: Any = fs.LocalFileSystem()
+            self.files: fs.FileSystem = fs.LocalFileSystem()
             self.root = str(Path(unquote(parts.path) if parts.scheme == "file" else path).expanduser().absolute())
         else:
             self.files, self.root = _remote(path, parts.scheme, dict(options or {}))
@@ -123,7 +122,7 @@ def iceberg_properties(path: str, options: Mapping[str, str]) -> dict[str, str]:
     return {_S3[name.upper()][1] if name.upper() in _S3 else name: text for name, text in given.items()}
 
 
-def _remote(path: str, scheme: str, options: dict[str, str]) -> tuple[Any, str]:
+def _remote(path: str, scheme: str, options: dict[str, str]) -> tuple[fs.FileSystem, str]:
     if scheme in ("s3", "s3a") and any(name.upper().startswith("AWS_") for name in options):
         named = {_S3[name.upper()][0]: text for name, text in options.items() if name.upper() in _S3}
         parts = urlsplit(path)

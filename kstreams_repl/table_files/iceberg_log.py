@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
@@ -15,6 +15,10 @@ from pyiceberg.exceptions import CommitFailedException, NamespaceAlreadyExistsEr
 from kstreams_repl.engine.topology.table_files import TableFiles
 from kstreams_repl.table_files.file_system import TableDirectory, iceberg_properties
 from kstreams_repl.table_files.table_log import Added, Advance, DataFile, TableCommit, TableCommitConflictError
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table, Transaction
 
 _POSITION = "kstreams.position."
 
@@ -36,7 +40,7 @@ class IcebergLog:
             "warehouse": self.directory.url,
         }
         name = properties.pop("name", "kstreams")
-        self.catalog: Any = load_catalog(name, **{**iceberg_properties(table.path, dict(table.storage_options)), **properties})
+        self.catalog: Catalog = load_catalog(name, **{**iceberg_properties(table.path, dict(table.storage_options)), **properties})
         self.table: Any = None
 
     def positions(self, writers: Sequence[str]) -> dict[str, int]:
@@ -46,7 +50,7 @@ class IcebergLog:
         known = self.table.properties
         return {writer: int(known.get(_POSITION + writer, 0)) for writer in writers}
 
-    def _open(self) -> Any:
+    def _open(self) -> Table:
         try:
             return self.catalog.load_table(self.identifier)
         except NoSuchTableError:
@@ -83,7 +87,7 @@ class IcebergLog:
             parent = snapshot.parent_snapshot_id
             snapshot = None if parent is None else self.table.snapshot_by_id(parent)
 
-    def transaction(self) -> Any:
+    def transaction(self) -> _Translated:
         """Return a transaction on the version that was loaded last, for a ``with`` block.
 
         Raises:
@@ -104,10 +108,10 @@ class IcebergLog:
 class _Translated:
     """A transaction whose conflict is a `TableCommitConflictError`."""
 
-    def __init__(self, transaction: Any) -> None:
+    def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
 
-    def __enter__(self) -> Any:
+    def __enter__(self) -> Transaction:
         return self._transaction.__enter__()
 
     def __exit__(self, *raised: Any) -> None:

@@ -41,7 +41,7 @@ class RowBatches:
         self.append = self._appending(context)
         self.batches: list[pa.RecordBatch] = []
 
-    def _appending(self, context: Callable[[], object] | None) -> Callable[[Any, Any, int], None]:
+    def _appending(self, context: Callable[[], object] | None) -> Callable[[object, object, int], None]:
         """Return the function that adds one record."""
         values, times = self._values, self._times
         add_value, add_time, add_key, convert = values.append, times.append, self._keys.append, self.convert
@@ -79,7 +79,7 @@ class RowBatches:
         taken, self.batches = self.batches, []
         return taken
 
-    def _convert_one_by_one(self, values: list[Any], keys: list[Any], times: list[int], contexts: list[Any]) -> None:
+    def _convert_one_by_one(self, values: list[object], keys: list[object], times: list[int], contexts: list[object]) -> None:
         fitting = []  # each converted on its own: two that fit, such as a datetime and a text, need not fit together
         for row, value in enumerate(values):
             try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from kstreams_repl.system.errors import KStreamsError
 from kstreams_repl.table_files.file_system import TableDirectory
@@ -43,7 +43,7 @@ class DataFile:
     name: str
     rows: int
     size: int
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

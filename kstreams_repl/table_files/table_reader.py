@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyarrow import dataset, fs
@@ -19,6 +19,9 @@ from kstreams_repl.engine.topology.table_files import FORMATS, TableFiles
 from kstreams_repl.system.errors import ConfigError, KStreamsError, UnknownTableError
 from kstreams_repl.system.extras import extras
 from kstreams_repl.table_files.file_system import TableDirectory
+
+if TYPE_CHECKING:
+    from pyiceberg.table import FileScanTask
 
 _PART = tuple[int, Callable[[], Iterator[pa.RecordBatch]]]
 
@@ -163,7 +166,7 @@ def _iceberg(directory: TableDirectory, files: TableFiles, version: int | None) 
     scan = opened.scan(snapshot_id=snapshot.snapshot_id)
     arrow = ArrowScan(opened.metadata, opened.io, scan.projection(), AlwaysTrue())
 
-    def part(task: Any) -> _PART:
+    def part(task: FileScanTask) -> _PART:
         count = sum(batch.num_rows for batch in arrow.to_record_batches([task])) if task.delete_files else task.file.record_count
         return count, lambda: arrow.to_record_batches([task])
 
