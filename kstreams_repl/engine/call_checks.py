@@ -12,7 +12,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from numbers import Integral, Real
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from kstreams_repl.engine.config import is_key
 from kstreams_repl.system.errors import CallError, KStreamsError, did_you_mean
@@ -40,7 +40,7 @@ def spelled_out(function: F) -> F:
     if last.kind is inspect.Parameter.VAR_KEYWORD and str(last.annotation).startswith("Unpack["):
         listed = function.__globals__[last.annotation.removeprefix("Unpack[").removesuffix("]")].__annotations__
         types = {name: each.__forward_arg__ for name, each in listed.items()}
-        if all(text == "Any" or text.endswith("None") for text in types.values()):
+        if all(text == "object" or text.endswith("None") for text in types.values()):
             only = inspect.Parameter.KEYWORD_ONLY
             options = [inspect.Parameter(name, only, default=None, annotation=text) for name, text in types.items()]
             function.__signature__ = signature.replace(parameters=[*others, *options])  # type: ignore[attr-defined]
@@ -90,7 +90,7 @@ _STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 def _checked(function: UserFunction) -> UserFunction:
     @functools.wraps(function)
-    def call(*args: object, **kwargs: object) -> Any:
+    def call(*args: object, **kwargs: object) -> object:
         check_names(function, args, kwargs)
         try:
             return function(*args, **kwargs)

@@ -34,7 +34,7 @@ replaced before that."""
 class Key:
     """One configuration key: its parser, its default and its description."""
 
-    read: Callable[[Any], Any]
+    read: Callable[[Any], object]
     default: Any
     doc: str
 
@@ -47,7 +47,7 @@ def _boolean(value: object) -> bool:
     raise ValueError("expected true or false")
 
 
-def _one_of(*choices: str) -> Callable[[Any], str]:
+def _one_of(*choices: str) -> Callable[[object], str]:
     def read(value: object) -> str:
         if str(value) not in choices:
             raise ValueError(f"expected one of {', '.join(choices)}")
@@ -62,7 +62,7 @@ def _source_serdes(value: object) -> str | None:
     return write(parse(str(value))) if value else None
 
 
-def _at_least(low: int) -> Callable[[Any], int]:
+def _at_least(low: int) -> Callable[[object], int]:
     def read(value: object) -> int:
         number = _whole(value)
         if number < low:
@@ -181,7 +181,7 @@ def shown_address(uri: str) -> str:
     return parts._replace(netloc=f"{name.partition(':')[0]}:***@{host}").geturl()
 
 
-def _url(value: Any) -> str | None:
+def _url(value: object) -> str | None:
     if value is None:
         return None
     parts = urlsplit(str(value))
@@ -383,7 +383,7 @@ _OWN = (
 """Client settings that the application sets itself; given with a prefix they override those without, as in Kafka Streams."""
 
 
-def _own_keys(given: dict[str, Any]) -> dict[str, Any]:
+def _own_keys(given: dict[str, object]) -> dict[str, object]:
     own = dict(given)
     for prefix, names in _OWN:
         own |= {name: own.pop(f"{prefix}{name}") for name in names if f"{prefix}{name}" in own}
@@ -410,7 +410,7 @@ class StreamsConfig(Mapping[str, Any]):
         all_given = dict(settings or {}) | {name.replace("_", "."): value for name, value in more.items()}
         given, self.unused = kafka_streams_keys.translated(_own_keys(all_given), KEYS.__contains__)
         self._values: dict[str, Any] = {name: key.default for name, key in KEYS.items()}
-        self.client: dict[str, Any] = {}
+        self.client: dict[str, object] = {}
         self.given = frozenset(given)
         for name, value in given.items():
             if name in KEYS:

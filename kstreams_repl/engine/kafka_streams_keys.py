@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from typing import Any
 
 RENAMED: Mapping[str, str] = {
     "cache.max.bytes.buffering": "statestore.cache.max.bytes",
@@ -126,13 +125,13 @@ def without_effect(name: str) -> str | None:
     return "it matches the fixed behaviour" if name in REFUSED else None
 
 
-def translated(given: Mapping[str, object], known: Callable[[str], bool]) -> tuple[dict[str, Any], dict[str, str]]:
+def translated(given: Mapping[str, object], known: Callable[[str], bool]) -> tuple[dict[str, object], dict[str, str]]:
     """Return the settings under this library's names, and the keys without effect with the reason.
 
     Args:
         known: whether a key is one of this library's own.
     """
-    settings: dict[str, Any] = {}
+    settings: dict[str, object] = {}
     unused: dict[str, str] = {}
     for name, value in given.items():
         why = None if known(name) else without_effect(name)

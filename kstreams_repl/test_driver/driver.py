@@ -45,7 +45,7 @@ from kstreams_repl.test_driver.host import DriverCollector, DriverHost
 
 Mode = Literal["exact", "deployed"]
 
-_DRIVER_SETTINGS: dict[Mode, dict[str, Any]] = {
+_DRIVER_SETTINGS: dict[Mode, dict[str, object]] = {
     "exact": {"application.id": "test", "repl.changelog.suppression": False, "repl.outer.join.emit.interval.ms": 0},
     "deployed": {"application.id": "test", "repl.outer.join.emit.interval.ms": 0},
 }

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
+from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.runtime.calls.async_calls import RetryAction
 from kstreams_repl.engine.runtime.calls.pending_rows import PendingRow
 from kstreams_repl.pictures.retries import Retries, WaitingRecord, async_operator, waiting_record
@@ -44,7 +44,7 @@ class RetriesReader(TableRowsReader):
     """The part of the test driver that shows waiting records."""
 
     _tasks: DriverTasks
-    config: Any
+    config: StreamsConfig
     _complete: Callable[[], None]
 
     def retries(self, node: str) -> Retries:

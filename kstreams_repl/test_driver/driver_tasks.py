@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from itertools import count
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.partitioning import partition_for_key
@@ -15,6 +15,7 @@ from kstreams_repl.engine.topology.names import internal_topic
 from kstreams_repl.engine.topology.nodes import SinkNode, SourceNode
 from kstreams_repl.engine.topology.partitions import resolve_partitions
 from kstreams_repl.engine.topology.subtopologies import Subtopology
+from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.system.types import TaskId, TopicPartition
 from kstreams_repl.test_driver.host import DriverHost
 
@@ -44,7 +45,7 @@ class DriverTopics:
         TopologyError: topics that must be co-partitioned have different numbers of partitions.
     """
 
-    def __init__(self, topology: Any, application_id: str, config: StreamsConfig, partitions: Partitions | None) -> None:
+    def __init__(self, topology: Topology, application_id: str, config: StreamsConfig, partitions: Partitions | None) -> None:
         internal = frozenset(topology.internal_topics)
         given: Mapping[str, int] = partitions if isinstance(partitions, Mapping) else {}
         self._each = partitions if isinstance(partitions, int) else 1
@@ -82,7 +83,7 @@ class DriverTopics:
 
 
 def _whole(
-    topology: Any,
+    topology: Topology,
     parts: Iterable[Subtopology],
     application_id: str,
     config: StreamsConfig,

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.metrics.catalogue import TASK, TASK_ID, THREAD_ID
@@ -24,6 +24,11 @@ from kstreams_repl.engine.topology.table_files import TableFiles
 from kstreams_repl.system.extras import extras
 from kstreams_repl.system.forks import finalizer_of
 from kstreams_repl.system.types import Headers
+
+if TYPE_CHECKING:
+    from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
+    from kstreams_repl.table_files.row_batches import Misfit
+    from kstreams_repl.test_driver.virtual_calls import VirtualCallRunner
 
 NO_HEADERS: Headers = []
 _MAP_BYTES = 1 << 30
@@ -69,7 +74,7 @@ class DriverCollector:
 
         return Direct(produce, refused)
 
-    def rows(self, node: str, table: TableFiles, partition: int, misfit: object, context: object = None) -> DriverRows:
+    def rows(self, node: str, table: TableFiles, partition: int, misfit: Misfit, context: Callable[[], object] | None = None) -> DriverRows:
         rows = self.tables[node, partition] = DriverRows(table, misfit, context)
         return rows
 
@@ -77,13 +82,13 @@ class DriverCollector:
 class DriverRows:
     """`engine.runtime.nodes.collector.RowSink` that keeps the rows in memory."""
 
-    def __init__(self, table: TableFiles, misfit: Any, context: Any) -> None:
+    def __init__(self, table: TableFiles, misfit: Misfit, context: Callable[[], object] | None) -> None:
         from kstreams_repl.table_files.row_batches import RowBatches
 
         self.table = table
         self._rows = RowBatches(table, misfit, context)
         self.append = self._rows.append
-        self.written: list[dict[str, Any]] = []
+        self.written: list[dict[str, object]] = []
 
     def recover(self, head: int) -> None: ...
 
@@ -118,8 +123,8 @@ class DriverHost:
         self._task: StreamTask | None = None
         self._totals = [(read, self._registry.sensor().rate_and_total(name), Steps()) for name, read in TOTALS.items()]
         self._directory: Path | None = None
-        self._environment: Any = None
-        self.calls: Any = None
+        self._environment: LmdbEnvironment | None = None
+        self.calls: VirtualCallRunner | None = None
         """The runner of the task's asynchronous nodes; None: it has none."""
         self._call_latency = call_latency
 
@@ -173,7 +178,7 @@ class DriverHost:
             self._remove = finalizer_of(self, shutil.rmtree, self._directory, True)
         return self._directory
 
-    def environment(self) -> Any:
+    def environment(self) -> LmdbEnvironment:
         """Return the LMDB environment of a task that runs as deployed.
 
         Raises:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.engine import serdes
 from kstreams_repl.engine.config import StreamsConfig
@@ -25,6 +25,9 @@ from kstreams_repl.system.durations import Millis
 from kstreams_repl.system.errors import InvalidStateStoreError, did_you_mean
 from kstreams_repl.system.types import Headers, RecordMetadata, TaskId
 from kstreams_repl.test_driver.host import DriverHost
+
+if TYPE_CHECKING:
+    pass
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import orjson
 
@@ -211,7 +211,7 @@ class Recording(Frames, Sequence[RecordedRecord]):
             ) from error
 
     @classmethod
-    def _read(cls, file: Any, path: str) -> Recording:
+    def _read(cls, file: BinaryIO, path: str) -> Recording:
         number = 0
 
         def refuse(why: str, cause: Exception | None = None) -> RecordingError:

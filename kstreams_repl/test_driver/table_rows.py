@@ -42,7 +42,7 @@ class TableRowsReader:
                 hint=did_you_mean(str(path), paths) or f"tables: {', '.join(paths) or 'none'}",
                 path=str(path),
             )
-        writes: list[dict[str, Any]] = []
+        writes: list[dict[str, object]] = []
         for rows in tables:
             if rows.table.path == str(path):
                 writes += rows.written

@@ -99,7 +99,7 @@ def _comparable(cell: object) -> object:
     return str(cell) if cell is not None and not isinstance(cell, str | int | float | list | dict) else cell
 
 
-def _table(columns: list[str], rows: list[tuple[Any, ...]]) -> str:
+def _table(columns: list[str], rows: list[tuple[object, ...]]) -> str:
     shown = [columns, *([("-" if cell is None else str(cell)) for cell in row] for row in rows)]
     widths = [max(len(row[i]) for row in shown) for i in range(len(columns))]
     return "\n".join(

@@ -13,10 +13,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from inspect import iscoroutinefunction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.engine.calls.log_throttle import LogThrottle
 from kstreams_repl.engine.metrics.counters import Counter
@@ -28,8 +28,13 @@ from kstreams_repl.system.errors import InvalidRecordError, KStreamsError
 from kstreams_repl.system.extras import extras
 from kstreams_repl.system.types import UserFunction
 
+if TYPE_CHECKING:
+    from aiolimiter import AsyncLimiter
+
+    from kstreams_repl.engine.calls.breaker import Breaker
+
 _LOG = logging.getLogger("kstreams_repl.host.instance")
-Blocking = Callable[[Callable[[], object]], Any]
+Blocking = Callable[[Callable[[], object]], Awaitable[object]]
 """Runs a function that blocks and returns an awaitable of its result."""
 Waiting = tuple[Call, Done]
 
@@ -84,8 +89,8 @@ class NodeCaller:
         options = self.options
         self._seconds = options.timeout
         self._lanes = not operator.is_processor
-        self._limiter: Any = None
-        self._breaker: Any = None
+        self._limiter: AsyncLimiter | None = None
+        self._breaker: Breaker | None = None
         if options.rate is not None:
             with extras():
                 from aiolimiter import AsyncLimiter
@@ -153,7 +158,7 @@ class NodeCaller:
         calls = [call for call, _ in taken]
         loop = asyncio.get_running_loop()
         began = loop.time()
-        results: Sequence[Any] = ()
+        results: Sequence[object] = ()
         error: BaseException | None = None
         CALLS.set(calls)
         try:
@@ -285,7 +290,7 @@ class NodeCaller:
             breaker.ended(None)
         return results
 
-    def _limited(self) -> asyncio.Task[Any] | None:
+    def _limited(self) -> asyncio.Task[None] | None:
         """Begin the time limit of an attempt; None: it has none."""
         if self._seconds is None:
             return None
@@ -296,7 +301,7 @@ class NodeCaller:
             self._timer = loop.call_at(due, self._expire)
         return task
 
-    def _unlimited(self, task: asyncio.Task[Any]) -> None:
+    def _unlimited(self, task: asyncio.Task[None]) -> None:
         del self._deadlines[task]
         self._expired.discard(task)
         if not self._deadlines and self._timer is not None:

@@ -439,7 +439,7 @@ def _topics(
             ) from cause
     if topics is None:
         raise TopologyError("expected a topic, several topics or pattern=, got none", hint='stream("topic")')
-    given: Any = topics
+    given: object = topics
     if isinstance(given, bytes) or not isinstance(given, Iterable):
         raise TopologyError(
             f"expected one or several names of topics, got {topics!r}", hint='stream("topic"), stream(["a", "b"]) or stream(pattern="a.*")'

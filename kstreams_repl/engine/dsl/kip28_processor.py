@@ -7,6 +7,7 @@ from typing import Any
 
 from kstreams_repl.engine.processor import Processor as StreamsProcessor
 from kstreams_repl.engine.processor import PunctuationType, Record
+from kstreams_repl.engine.processor.processors import ProcessorContext as StreamsContext
 from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.system.durations import Millis
 from kstreams_repl.system.errors import TopologyError, did_you_mean
@@ -112,14 +113,14 @@ class ProcessorContext:
     During `process` the coordinates are those of the record; during `punctuate` the topic is None, partition and offset are -1.
     """
 
-    def __init__(self, context: Any, punctuate: Callable[[int], None], supplier: Supplier) -> None:
+    def __init__(self, context: StreamsContext, punctuate: Callable[[int], None], supplier: Supplier) -> None:
         self._context = context
         self._punctuate = punctuate
         self._sends = supplier.sends
         self._children = supplier.children
         self._record = Record(None, None, 0)
 
-    def forward(self, key: Any, value: Any, child: str | None = None) -> None:
+    def forward(self, key: object, value: object, child: str | None = None) -> None:
         """Forward a key and value to all children, or to one, with the timestamp and headers of the current record.
 
         Args:
@@ -138,7 +139,7 @@ class ProcessorContext:
         for name in self._children:  # without the sinks of `send`
             self._context.forward(record, name)
 
-    def send(self, topic: str, key: Any, value: Any) -> None:
+    def send(self, topic: str, key: object, value: object) -> None:
         """Write to a topic that `add_processor(..., sends_to=[...])` declared for this processor.
 
         Args:
@@ -204,7 +205,7 @@ class ProcessorContext:
         return self._context.get_state_store(name)
 
     def _metadata(self) -> RecordMetadata | None:
-        return self._context.record_metadata()  # type: ignore[no-any-return]
+        return self._context.record_metadata()
 
     def topic(self) -> str | None:
         """Return the topic of the current record; None in a punctuation.

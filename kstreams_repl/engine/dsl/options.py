@@ -30,15 +30,15 @@ class SourceOptions(TypedDict, total=False):
 class TableOptions(SourceOptions, total=False):
     """The fields of `Materialized` as keyword arguments of an operator whose table has no windows."""
 
-    key_serde: Any
-    value_serde: Any
+    key_serde: object
+    value_serde: object
 
 
 class WindowOptions(TypedDict, total=False):
     """The fields of `Materialized` as keyword arguments of an operator whose table has windows."""
 
-    key_serde: Any
-    value_serde: Any
+    key_serde: object
+    value_serde: object
     caching: bool | None
     logging: bool | None
     retention: Millis | None
@@ -50,9 +50,9 @@ class StreamJoinOptions(TypedDict, total=False):
     """Options of the stores of a stream-stream join as keyword arguments; None = the default."""
 
     store: str | None
-    key_serde: Any
-    value_serde: Any
-    other_value_serde: Any
+    key_serde: object
+    value_serde: object
+    other_value_serde: object
     logging: bool | None
     persistent: bool | None
 

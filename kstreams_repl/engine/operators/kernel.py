@@ -16,11 +16,15 @@ from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
 from functools import lru_cache
 from types import CodeType, FunctionType
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, TypeVar
 
 from kstreams_repl.engine.operators.loop_lines import Inline, LoopLines, Roles, entry_lines, loop_lines
 from kstreams_repl.engine.operators.operator import NodeContext, Process
 from kstreams_repl.system.errors import DeployError
+
+if TYPE_CHECKING:
+    from kstreams_repl.engine.serdes import Serde
+    from kstreams_repl.engine.stores.cache.write_back_cache import WriteBackCache
 
 F = TypeVar("F", bound=Callable[..., object])
 _CONSTANTS = (None, True, False)
@@ -45,7 +49,7 @@ def kernel(
     calls: Collection[str] = (),
     quick: Collection[str] = (),
     store: Any = None,
-    key_serde: Any = None,
+    key_serde: Serde | None = None,
     checked: bool = True,
 ) -> Process:
     """Return the entry of a node that does `work` for each record, with the lines for a loop attached where there can be any.
@@ -85,7 +89,7 @@ def kernel(
     return entry
 
 
-def _inline(node: str, loop: LoopLines, values: Mapping[str, object], key_serde: Any) -> Inline:
+def _inline(node: str, loop: LoopLines, values: Mapping[str, object], key_serde: Serde | None) -> Inline:
     return Inline(
         node,
         loop.lines,
@@ -100,7 +104,7 @@ def _inline(node: str, loop: LoopLines, values: Mapping[str, object], key_serde:
     )
 
 
-def entry_names(cache: Any) -> dict[str, Any]:
+def entry_names(cache: WriteBackCache) -> dict[str, object]:
     """Return the names that `loop_lines.entry_lines` uses."""
     return {f"slots_{name}": value for name, value in cache.names.items()} | {
         "slots_deferrable": cache.deferrable,
@@ -111,7 +115,7 @@ def entry_names(cache: Any) -> dict[str, Any]:
 # ---- names ---------------------------------------------------------------------------------------------------------------------------
 
 
-def _values(function: Any) -> dict[str, Any]:
+def _values(function: Callable[..., object]) -> dict[str, Any]:
     """Return the values of the names that are free in a function, and in the functions inlined into it, which have a prefix there."""
     code, space = function.__code__, function.__globals__
     names = {name: item.cell_contents for name, item in zip(code.co_freevars, function.__closure__ or (), strict=True)}
@@ -122,11 +126,11 @@ def _values(function: Any) -> dict[str, Any]:
     return names
 
 
-def is_inlined(value: object) -> bool:
+def is_inlined(value: object) -> TypeGuard[FunctionType]:
     return isinstance(value, FunctionType) and getattr(value, "kernel_inlined", False)
 
 
-def _shape(names: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+def _shape(names: Mapping[str, object]) -> tuple[tuple[str, object], ...]:
     """Return what the generated code depends on: which names are constants, and which are inlined functions."""
     return tuple(
         (name, str(value) if _is_constant(value) else value.__code__ if is_inlined(value) else "") for name, value in sorted(names.items())
@@ -139,7 +143,7 @@ def _is_constant(value: object) -> bool:
 
 class _Shape(NamedTuple):
     code: CodeType
-    names: tuple[tuple[str, Any], ...]
+    names: tuple[tuple[str, object], ...]
     null: str
     roles: Roles
     slots: tuple[bool, bool, bool] | None
@@ -156,7 +160,7 @@ _GENERATED: dict[_Shape, _Generated] = {}
 """What was generated, by shape. It holds code and names only: an object of a node would keep its task's clients alive."""
 
 
-def _generate(shape: _Shape, work: Any, names: Mapping[str, Any]) -> _Generated:
+def _generate(shape: _Shape, work: Process, names: Mapping[str, object]) -> _Generated:
     """Generate the entry's code and the loop lines."""
     function = definition(work)
     guard = ast.parse(_GUARDS[shape.null]).body
@@ -192,7 +196,7 @@ def _functions(module: str) -> dict[tuple[str, int], ast.FunctionDef]:
     return {(node.name, min([node.lineno, *(other.lineno for other in node.decorator_list)])): node for node in nodes}
 
 
-def definition(function: Any) -> ast.FunctionDef:
+def definition(function: Callable[..., object]) -> ast.FunctionDef:
     """Return a copy of a function's syntax tree.
 
     Raises:
@@ -304,7 +308,7 @@ class _Once(ast.NodeTransformer):
         return node
 
 
-def _expression(function: object, name: str, call: ast.Call, outer: _Specialize) -> ast.expr:
+def _expression(function: Callable[..., object], name: str, call: ast.Call, outer: _Specialize) -> ast.expr:
     """Return the function's result as an expression of the caller's names; an argument that is more than a name must be used once."""
     parsed = definition(function)
     result = parsed.body[-1]
@@ -322,7 +326,7 @@ def _expression(function: object, name: str, call: ast.Call, outer: _Specialize)
     return outer.visit(expression)  # type: ignore[no-any-return]
 
 
-def _statements(function: object, name: str, call: ast.Call, outer: _Specialize) -> list[ast.stmt]:
+def _statements(function: Callable[..., object], name: str, call: ast.Call, outer: _Specialize) -> list[ast.stmt]:
     """Return a procedure's statements in the caller's names: parameters that are assigned, and other variables, get a prefix."""
     parsed, own = definition(function), _values(function)
     body = _Specialize({inner: value for inner, value in own.items() if not is_inlined(value)}).block(parsed.body)

@@ -11,9 +11,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kstreams_repl.engine.operators.operator import Process
+
+if TYPE_CHECKING:
+    from kstreams_repl.engine.serdes import Serde
 
 OWN = "its_"
 _LOOPS_OWN = frozenset(
@@ -53,7 +56,7 @@ class Inline(NamedTuple):
     uses: frozenset[str] = frozenset()
     calls_user: bool = False
     rekeys: bool = False
-    key_serde: Any = None
+    key_serde: Serde | None = None
     before: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
     rekeyed: Inline | None = None

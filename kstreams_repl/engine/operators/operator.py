@@ -18,9 +18,11 @@ from kstreams_repl.system.types import Headers, Outlet, RowLoop, TaskId
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from kstreams_repl.engine.config import StreamsConfig
     from kstreams_repl.engine.metrics.custom import StreamsMetrics
     from kstreams_repl.engine.operators.batches.partial_columns import Merging
     from kstreams_repl.engine.processor.record_context import RecordContext
+    from kstreams_repl.engine.serdes import Serde
 
 Process = Callable[[Any, Any, int, Headers], None]
 """(key, value, timestamp, headers): process one record that enters a node."""
@@ -34,7 +36,7 @@ class TaskContext(Protocol):
 
     application_id: str
     task_id: TaskId
-    config: Any
+    config: StreamsConfig
     shared: dict[str, Any]
     """Objects that nodes of the task share by name (both sides of a stream-stream join share one time tracker)."""
 
@@ -83,7 +85,7 @@ class NodeContext(Protocol):
     def child(self, name: str) -> Process:
         """Return one child's entry, to forward to it alone."""
 
-    def outlet(self, key_serde: object, value_serde: object) -> Outlet | None:
+    def outlet(self, key_serde: Serde, value_serde: Serde) -> Outlet | None:
         """Return where rows serialized by these serdes can be sent unchanged: the topic downstream of this node, if no node in between
         needs the objects and the topic is written with the same serdes. None: forward the rows one by one."""
 

@@ -10,6 +10,7 @@ import copy
 import datetime
 import decimal
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 _UNCHANGEABLE = frozenset({
@@ -22,7 +23,7 @@ UNCOPIED: set[tuple[str, str]] = set()
 """Nodes of this process that share objects, because they cannot be copied, and the types of these; each instance reports them."""
 
 
-def own_copy(value: Any, without: Any = None, *, node: str | None = None) -> Any:
+def own_copy(value: Any, without: Callable[[object], object] | None = None, *, node: str | None = None) -> Any:
     """Return a value that nothing else can change: itself if it is immutable, else a copy.
 
     Args:

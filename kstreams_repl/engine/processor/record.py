@@ -147,7 +147,7 @@ def sharing(kind: type[Any]) -> Callable[[Any, Any, int, Headers], Any]:
     new, set_key, set_value = object.__new__, kind.key.__set__, kind.value.__set__
     set_timestamp, set_headers = kind.timestamp.__set__, kind.headers.__set__
 
-    def make(key: Any, value: Any, timestamp: int, headers: Headers) -> object:
+    def make(key: object, value: object, timestamp: int, headers: Headers) -> object:
         if timestamp < 0:
             raise _negative(timestamp)
         record = new(kind)

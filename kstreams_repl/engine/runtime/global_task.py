@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.engine.processor.processors import Cancellable
 from kstreams_repl.engine.processor.punctuation import PunctuationType
 from kstreams_repl.engine.processor.record_context import NOWHERE
 from kstreams_repl.engine.runtime.compiler.compile import compile_nodes
@@ -52,7 +53,9 @@ class _NoOutput:
 class _GlobalServices(TaskServices):
     """Services of global tasks, which have no stream time and run no punctuations."""
 
-    def schedule(self, node: str, interval: int, punctuation: PunctuationType, callback: Callable[[int], None], start: int | None) -> Any:
+    def schedule(
+        self, node: str, interval: int, punctuation: PunctuationType, callback: Callable[[int], None], start: int | None
+    ) -> Cancellable:
         raise CallError(
             f"{node} fills a global store and cannot schedule punctuations: they would never run",
             hint="schedule them in a stream processor, which may read the global store",

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Protocol
 
 from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.runtime.compiler.tap_points import TapPoints
@@ -31,13 +31,13 @@ class Span(Protocol):
 
     headers: Headers
     """The record's headers, with the span as parent of what follows from it."""
-    context: Any
+    context: object
     """What refers to it; kept as long as a row does."""
 
     def passed(self, node: str) -> None:
         """Note that the node has put out a record."""
 
-    def read(self, store: str, writer: Any) -> None:
+    def read(self, store: str, writer: object) -> None:
         """Refer to the span of the record that wrote a row of the store."""
 
     def end(self, error: BaseException | None) -> None:
@@ -56,7 +56,7 @@ class Tracer(Protocol):
 class RecordSpans:
     """The spans of one task."""
 
-    def __init__(self, tracer: Tracer, task: str, nodes: Sequence[Node], points: TapPoints, stores: Mapping[str, Any]) -> None:
+    def __init__(self, tracer: Tracer, task: str, nodes: Sequence[Node], points: TapPoints, stores: Mapping[str, object]) -> None:
         self._tracer, self._task, self._points = tracer, task, points
         self._read_after: dict[str, list[tuple[str, KeyValue]]] = {}
         """Node -> the stores of its children."""
@@ -64,8 +64,8 @@ class RecordSpans:
             for parent in node.parents if isinstance(node, ProcessorNode) else ():
                 opened = ((name, getattr(stores.get(name), "plain", stores.get(name))) for name in node.stores)  # type: ignore[union-attr]
                 self._read_after.setdefault(parent, []).extend((name, store) for name, store in opened if isinstance(store, KeyValue))
-        self._writers: OrderedDict[tuple[str, bytes], tuple[Any, Any]] = OrderedDict()
-        self._touched: dict[tuple[str, bytes], tuple[KeyValue, Any]] = {}
+        self._writers: OrderedDict[tuple[str, bytes], tuple[object, object]] = OrderedDict()
+        self._touched: dict[tuple[str, bytes], tuple[KeyValue, object]] = {}
         self._span: Span | None = None
         self._taps = [_NodeTap(self, node.name) for node in nodes]
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any, NamedTuple
 
 from kstreams_repl.engine.config import SKIPPED_RECORDS, StreamsConfig
@@ -550,7 +551,7 @@ class StreamTask:
         except BaseException as error:
             self.errors.fail(error, node, otherwise)
 
-    def node_at(self, frame: Any) -> str | None:
+    def node_at(self, frame: FrameType | None) -> str | None:
         """Return the node whose entry is innermost on a stack."""
         while frame is not None:
             node = node_of_line(frame.f_code, frame.f_lineno, self.errors.codes)

@@ -14,6 +14,7 @@ from kstreams_repl.engine.metrics.custom import StreamsMetrics
 from kstreams_repl.engine.operators.batches.batch_operator import BatchOperator
 from kstreams_repl.engine.operators.operator import NodeContext, Process
 from kstreams_repl.engine.operators.streams.stream_async import StreamAsync
+from kstreams_repl.engine.processor.processors import Cancellable
 from kstreams_repl.engine.processor.punctuation import PunctuationType
 from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.runtime.batches.batch_mixing import Mixing, mixing_of
@@ -193,11 +194,11 @@ class TaskServices:
     def request_commit(self) -> None:
         self.commit_requested = True
 
-    def key_serde(self, serde: object, topic: str | None = None) -> Any:
+    def key_serde(self, serde: object, topic: str | None = None) -> Serde:
         """Return the serde of a node's keys, for one topic."""
         return self._bound(serde or self.config["default.key.serde"], "key", topic)
 
-    def value_serde(self, serde: object, topic: str | None = None) -> Any:
+    def value_serde(self, serde: object, topic: str | None = None) -> Serde:
         """Return the serde of a node's values, for one topic."""
         return self._bound(serde or self.config["default.value.serde"], "value", topic)
 
@@ -221,7 +222,9 @@ class TaskServices:
         """Return the topic's name on the broker: internal topics have the application's id as prefix."""
         return f"{self.application_id}-{topic}" if topic in self.internal_topics else topic
 
-    def schedule(self, node: str, interval: int, punctuation: PunctuationType, callback: Callable[[int], None], start: int | None) -> Any:
+    def schedule(
+        self, node: str, interval: int, punctuation: PunctuationType, callback: Callable[[int], None], start: int | None
+    ) -> Cancellable:
         """Schedule a punctuation. Stream time is aligned to 0 and due with the first record; wall clock is due one interval from now. A
         `start` in the past is advanced by whole intervals to the first time in the future (KIP-1146).
         """

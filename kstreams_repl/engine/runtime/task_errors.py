@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import CodeType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from kstreams_repl.engine import serdes
 from kstreams_repl.engine.operators.operator import Process
@@ -27,6 +27,7 @@ from kstreams_repl.system.errors import (
     StreamsProcessingError,
     is_interrupt,
 )
+from kstreams_repl.system.types import Headers
 
 
 class TaskErrors:
@@ -94,7 +95,7 @@ class TaskErrors:
         """Return the node's entry, with the processing handler asked about its errors."""
         decide, record = self.decide, self._services.record
 
-        def entry_with_handler(key: object, value: object, timestamp: int, headers: Any) -> None:
+        def entry_with_handler(key: object, value: object, timestamp: int, headers: Headers) -> None:
             outer_timestamp, outer_headers = record.timestamp, record.headers
             try:
                 entry(key, value, timestamp, headers)

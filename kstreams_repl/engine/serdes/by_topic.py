@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from kstreams_repl.engine import serdes
 from kstreams_repl.engine.serdes import Serde
@@ -60,5 +59,5 @@ def _named(name: str) -> Serde | None:
     return serdes.of(name) if name else None
 
 
-def _name(serde: Any) -> str:
+def _name(serde: Serde | None) -> str:
     return "" if serde is None else str(serde.name)

@@ -6,8 +6,6 @@ Kafka Streams' ChangedSerializer and ChangedDeserializer, KIP-904, KIP-914.
 
 from __future__ import annotations
 
-from typing import Any
-
 from kstreams_repl.engine.serdes.deferred import around
 from kstreams_repl.engine.serdes.serde import Serde, wrong_bytes
 from kstreams_repl.system.errors import SerializationError
@@ -16,7 +14,7 @@ _OLD, _NEW, _BOTH = b"\x00", b"\x01", b"\x02"
 _WITH_IS_LATEST = 3
 
 
-def change(value_serde: Serde | None = None) -> Any:
+def change(value_serde: Serde | None = None) -> object:
     """Return the serde of `(new, old, is_latest)` tuples whose values `value_serde` writes; None: the application's default
     serde."""
     return around(_change, value_serde, "value")
@@ -35,7 +33,7 @@ def _change(inner: Serde) -> Serde:
             return new + _NEW
         return varint(len(new)) + new + old + _BOTH
 
-    def deserialize(data: bytes) -> tuple[Any, Any, bool]:
+    def deserialize(data: bytes) -> tuple[object, object, bool]:
         kind, end, is_latest = data[-1] if data else 255, len(data) - 1, True
         if kind > 5:
             raise wrong_bytes("change", data, "a new value, an old value or both, followed by one byte from 0 to 5")

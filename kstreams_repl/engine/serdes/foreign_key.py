@@ -8,7 +8,7 @@ keys. Source: Kafka Streams' SubscriptionWrapperSerde, SubscriptionResponseWrapp
 from __future__ import annotations
 
 import struct
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import mmh3
 
@@ -67,7 +67,7 @@ class Subscription(NamedTuple):
 
     hash: bytes | None
     instruction: int
-    primary_key: Any
+    primary_key: object
     primary_partition: int | None
 
 
@@ -81,7 +81,7 @@ class SubscriptionResponse(NamedTuple):
     """
 
     hash: bytes | None
-    foreign_value: Any
+    foreign_value: object
     primary_partition: int | None = None
 
 

@@ -87,7 +87,7 @@ def framing(key: object, value: object) -> Callable[[RecordBatch], RecordBatch] 
     return frame
 
 
-def as_received(key: bytes | None, value: bytes | None, headers: Headers) -> tuple[bytes | None, bytes | None, Headers]:
+def as_received(key: bytes | None, value: bytes | None, headers: Headers) -> tuple[bytes | None, bytes | None, Any]:
     """Return a source record's bytes and headers as they were before `framing`, for handlers and dead letters."""
     if type(key) is not Framed and type(value) is not Framed:
         return key, value, headers
@@ -106,7 +106,7 @@ def _id_of(data: Framed) -> bytes:
 
 
 def on_the_wire(
-    key_serde: Serde | None, value_serde: Serde | None, key: bytes | None, value: bytes | None, headers: Any
+    key_serde: Serde | None, value_serde: Serde | None, key: bytes | None, value: bytes | None, headers: Headers | None
 ) -> tuple[bytes | None, bytes | None, Any]:
     """Return a serialized record as it is sent: schema ids that its serdes write into headers are taken from the front of key and value.
 

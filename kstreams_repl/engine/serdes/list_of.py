@@ -7,7 +7,6 @@ without a length, after the indexes of None entries; all others are preceded by 
 from __future__ import annotations
 
 import struct
-from typing import Any
 
 from kstreams_repl.engine.serdes.serde import Serde, wrong_bytes, wrong_type
 
@@ -55,7 +54,7 @@ def list_of(inner: Serde | str) -> Serde:
         bare = (data for data in written if data is not None)
         return b"".join((bytes([_BARE]), _INT.pack(len(nulls)), *nulls, _INT.pack(len(written)), *bare))
 
-    def deserialize(data: bytes | None) -> list[Any] | None:
+    def deserialize(data: bytes | None) -> list[object] | None:
         if data is None:
             return None
         try:
@@ -69,7 +68,7 @@ def list_of(inner: Serde | str) -> Serde:
     return Serde(serialize, deserialize, name=name, none_safe=True, recipe=(list_of, (entries,)))  # type: ignore[arg-type]
 
 
-def _read(data: bytes, entries: Serde, fixed: int | None) -> tuple[list[Any], int]:
+def _read(data: bytes, entries: Serde, fixed: int | None) -> tuple[list[object], int]:
     """Return the list, and the index of the first byte after it."""
     flag, position = data[0], 1
     nulls: set[int] = set()
@@ -86,7 +85,7 @@ def _read(data: bytes, entries: Serde, fixed: int | None) -> tuple[list[Any], in
     size, position = _INT.unpack_from(data, position)[0], position + 4
     if not 0 <= size <= len(data) + len(nulls):
         raise ValueError("a size that does not fit")
-    values: list[Any] = []
+    values: list[object] = []
     for index in range(size):
         length = fixed or 0
         if flag == _SIZED:

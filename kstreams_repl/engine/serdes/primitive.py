@@ -44,7 +44,7 @@ def _number(name: str, layout: struct.Struct, text: str, *, kind: type | None = 
         except OverflowError:
             raise wrong_type(name, value, f"{text}; {value} is out of its range") from None
 
-    def deserialize(data: bytes | None) -> Any:
+    def deserialize(data: bytes | None) -> object:
         try:
             return unpack(data)[0]  # type: ignore[arg-type]
         except (struct.error, TypeError):
@@ -104,7 +104,7 @@ def _deserialize_string(data: bytes | None) -> str | None:
         return _HALVES.sub(_UNREADABLE, data).decode("utf-8", "replace")  # type: ignore[arg-type]
 
 
-def _deserialize_strings(column: Sequence[bytes | None]) -> list[Any]:
+def _deserialize_strings(column: Sequence[bytes | None]) -> list[str | None]:
     try:
         return list(map(bytes.decode, column))  # type: ignore[arg-type]
     except (TypeError, UnicodeDecodeError):

@@ -97,7 +97,7 @@ class Serde:
         deserialize_many: Callable[[Sequence[bytes | None]], list[Any]] | None = None,
         ascii_safe: bool = False,
         recipe: tuple[Callable[..., Serde], tuple[Any, ...]] | None = None,
-        bind: Callable[[str | None, Any, Any], Serde] | None = None,
+        bind: Callable[[str | None, Literal["key", "value"], Any], Serde] | None = None,
         record_schema: tuple[str, ...] | None = None,
         reads_header_ids: bool = False,
         header_id_size: Callable[[bytes], int] | None = None,
@@ -173,7 +173,7 @@ class Serde:
     def __repr__(self) -> str:
         return f"Serde({self.name})"
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[Callable[..., Serde], tuple[object, ...]]:
         if self._builtin:
             from kstreams_repl.engine import serdes
 
@@ -189,12 +189,12 @@ def _rebuild(
     deserialize: Any,
     name: str,
     passthrough: bool,
-    canonical: Any,
+    canonical: Callable[[bytes], bool],
     immutable: tuple[type, ...],
-    size_of: Any,
+    size_of: Callable[[Any], int],
     base_key_suffix: int = 0,
     layout: str | None = None,
-    deserialize_many: Any = None,
+    deserialize_many: Callable[[Sequence[bytes | None]], list[Any]] | None = None,
     ascii_safe: bool = False,
 ) -> Serde:
     return Serde(
@@ -214,7 +214,7 @@ def _rebuild(
 
 
 def _skip_none(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def call(value: object) -> Any:
+    def call(value: object) -> object:
         return None if value is None else function(value)
 
     call.of_values = function  # type: ignore[attr-defined]

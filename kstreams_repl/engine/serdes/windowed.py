@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from typing import Any
 
 from kstreams_repl.engine.serdes.serde import Serde, wrong_bytes, wrong_type
 from kstreams_repl.system.durations import Millis, as_millis
@@ -69,7 +68,7 @@ def session_windowed(inner: Serde | str) -> Serde:
         except (AttributeError, TypeError, struct.error):
             raise wrong_type("session-windowed", windowed, "Windowed(key, start, end)") from None
 
-    def deserialize(data: bytes) -> Any:
+    def deserialize(data: bytes) -> object:
         if len(data) < 16:
             raise wrong_bytes("session-windowed", data, "a key followed by 16 bytes of window end and start")
         end, start = unpack_from(data, len(data) - 16)

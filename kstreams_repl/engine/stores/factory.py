@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from kstreams_repl.engine.processor.record_context import RecordContext
+from kstreams_repl.engine.processor.record_context import ContextSnapshot, RecordContext
 from kstreams_repl.engine.serdes import Serde, bytes_, resolve
 from kstreams_repl.engine.stores.cache.record_cache import RecordCache
 from kstreams_repl.engine.stores.cache.write_back_cache import WriteBackCache
@@ -102,7 +102,7 @@ class _Opening:
     send_many: Callable[..., None] | None
     partition: int | None
     cache: RecordCache | None
-    defaults: tuple[Any, Any] | Mapping[str, Any] | None
+    defaults: tuple[object, object] | Mapping[str, object] | None
     on_dropped: Callable[[str], None] | None
     write_back: bool
     write_at_once: bool
@@ -324,7 +324,7 @@ def _join_grace_buffer(opening: _Opening) -> StateStore:
     )
 
 
-def _snapshot_type(record_context: RecordContext) -> object:
+def _snapshot_type(record_context: RecordContext) -> type[ContextSnapshot] | None:
     """Return the class of the task's context snapshots, so that buffered contexts are read back as the same class."""
     return type(record_context.snapshot()) if hasattr(record_context, "snapshot") else None
 

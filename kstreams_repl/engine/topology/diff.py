@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
 
 from kstreams_repl.engine.topology.graph import TopologyGraph
 from kstreams_repl.engine.topology.node_diff import NodeChange, NodeDiff, node_diff, serde_name
@@ -365,7 +364,7 @@ def _writer_change(store: str, old: TopologyGraph, new: TopologyGraph) -> str:
     return ""
 
 
-def _writers(store: str, topology: TopologyGraph) -> dict[str, Any]:
+def _writers(store: str, topology: TopologyGraph) -> dict[str, object]:
     return {
         node.name: node.operator
         for node in topology.nodes.values()

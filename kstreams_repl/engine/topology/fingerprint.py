@@ -77,7 +77,7 @@ class _Fingerprint:
         self._seen: dict[int, tuple[int, int]] = {}
         self._left = MOST_THINGS
 
-    def of(self, value: object, depth: int) -> Any:
+    def of(self, value: object, depth: int) -> object:
         if isinstance(value, _SINGLE):
             return value if value is None or len(value) <= 16 * LARGE else _hash_of(value)
         if isinstance(value, _NUMBERS):
@@ -138,7 +138,7 @@ class _Fingerprint:
 
     def _collection(self, value: Collection[object], depth: int) -> object:
         kind = type(value).__name__
-        own: tuple[Any, ...] = ()
+        own: tuple[object, ...] = ()
         if type(value) not in _COLLECTIONS:  # a defaultdict, a named tuple, a user's class
             more = getattr(value, "default_factory", None), getattr(value, "__dict__", None)
             own = (self._behind(type(value), depth), *(self.of(one, depth - 1) for one in more))
@@ -186,7 +186,7 @@ class _Fingerprint:
     def _closed_over(self, value: object, depth: int, code: types.CodeType) -> object:
         return self._known(value, depth, code) if self._reads and isinstance(value, types.ModuleType) else self.of(value, depth)
 
-    def _known(self, value: object, depth: int, code: types.CodeType) -> Any:
+    def _known(self, value: object, depth: int, code: types.CodeType) -> object:
         if isinstance(value, (types.FunctionType, type)) and not is_users(value.__module__):
             return value.__module__, value.__qualname__
         if isinstance(value, types.ModuleType) and depth > 0 and is_users(value.__name__):
@@ -271,7 +271,7 @@ def is_installed(file: str) -> bool:
     return any(Path(file).resolve().is_relative_to(folder) for folder in places)
 
 
-def content_of(cell: Any) -> object:
+def content_of(cell: types.CellType) -> object:
     """Return the value of a closure cell; None while it is empty."""
     try:
         return cell.cell_contents

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from kstreams_repl.engine.topology.fingerprint import fields_of, fingerprint, whole_fingerprint
 from kstreams_repl.engine.topology.graph import TopologyGraph
@@ -35,7 +34,7 @@ class NodeDiff:
     reason: str = ""
 
 
-def whole_code(topology: TopologyGraph) -> dict[str, Any]:
+def whole_code(topology: TopologyGraph) -> dict[str, object]:
     """Return what each node's functions do now, and what they read from the user's modules; omits nodes that cannot be
     inspected."""
     code = {}
@@ -144,7 +143,7 @@ def _plain(value: object) -> bool:
     return isinstance(value, (str, int, float, bool, types.NoneType))
 
 
-def _code(node: Node, identify: Callable[[Any], Any] = fingerprint) -> object:
+def _code(node: Node, identify: Callable[[object], object] = fingerprint) -> object:
     if isinstance(node, SourceNode):
         return identify(node.timestamp_extractor)
     if isinstance(node, SinkNode):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kstreams_repl.engine.topology.table_files import TableFiles
-from kstreams_repl.system.types import StreamPartitioner
+from kstreams_repl.system.types import StreamPartitioner, TimestampExtractor
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class SourceNode:
     pattern: re.Pattern[str] | None = None
     key_serde: object = None
     value_serde: object = None
-    timestamp_extractor: Any = None
+    timestamp_extractor: TimestampExtractor | None = None
     offset_reset: str | None = None
     origin: Origin = field(default=Origin(), compare=False)
 

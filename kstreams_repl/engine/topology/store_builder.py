@@ -60,7 +60,7 @@ class StoreBuilder(CachedAndLogged):
     source_topic: str | None = option(
         "the source topic that serves as changelog (optimised tables, read-only stores); None otherwise", None
     )
-    options: dict[str, Any] = option("options of a single kind", {})
+    options: dict[str, object] = option("options of a single kind", {})
     follows_default: bool = option(
         "whether the user left `persistent` open, so that the application's ``default.dsl.store`` decides", False
     )

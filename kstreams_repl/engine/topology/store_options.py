@@ -28,7 +28,7 @@ def _topic_config(name: str, config: object) -> Mapping[str, str]:
     return config
 
 
-_COMMON: Mapping[str, tuple[str, Callable[[str, Any], object], str]] = {
+_COMMON: Mapping[str, tuple[str, Callable[[str, object], object], str]] = {
     "caching": ("whether it has a record cache, which also collapses updates between commits", _flag, _UNVERSIONED),
     "logging": ("whether it has a changelog topic", _flag, "all"),
     "persistent": ("False: in memory, and restored from its changelog at every start; True: on disk", _flag, "all"),
@@ -37,7 +37,7 @@ _COMMON: Mapping[str, tuple[str, Callable[[str, Any], object], str]] = {
 }
 
 
-def option(meaning: str, default: object, check: Callable[[str, Any], object] | None = None, stores: str = "all") -> Any:
+def option(meaning: str, default: object, check: Callable[[str, object], object] | None = None, stores: str = "all") -> Any:
     """Return a row of the table: a field of `Materialized` or `StoreBuilder`.
 
     Args:
@@ -64,7 +64,7 @@ def check_options(options: Any) -> None:
             object.__setattr__(options, row.name, check(row.name, value))
 
 
-def describe_options(cls: type[Any]) -> None:
+def describe_options(cls: type) -> None:
     """Add the meaning of its options to the docstring of a class."""
     rows = "\n".join(f"        {row.name}: {row.metadata['meaning']}." for row in fields(cls))
     cls.__doc__ = f"{(cls.__doc__ or '').rstrip()}\n\n    Attributes:\n{rows}"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 FORMATS = ("parquet", "delta", "iceberg")
 EVENT_TIMES = ("event_day", "event_hour")
@@ -31,7 +34,7 @@ class TableFiles:
 
     path: str
     format: str
-    schema: Any
+    schema: pa.Schema
     partition_by: tuple[str, ...] = ()
     key_column: str | None = None
     timestamp_column: str | None = None

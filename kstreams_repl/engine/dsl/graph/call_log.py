@@ -65,11 +65,11 @@ class LoggedCall:
 
     function: UserFunction
     owner: Handle
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
+    args: tuple[object, ...]
+    kwargs: dict[str, object]
     origin: Origin
-    result: Any = None
-    stands_for: list[Any] = field(default_factory=list)
+    result: object = None
+    stands_for: list[object] = field(default_factory=list)
     edited: dict[str, Origin] = field(default_factory=dict)
     nodes: tuple[str, ...] = ()
 
@@ -103,7 +103,7 @@ def logged(function: F) -> F:
     """Decorate a method of a handle so that its calls are logged; calls that it makes itself are not."""
 
     @functools.wraps(spelled_out(function))
-    def call(self: Handle, /, *args: object, **kwargs: object) -> Any:
+    def call(self: Handle, /, *args: object, **kwargs: object) -> object:
         return self._log.run(function, self, args, kwargs)
 
     return cast("F", call)
@@ -131,7 +131,7 @@ class BuildLog:
         """For each removed cell: the call that came after it."""
         self._runs: dict[str, int] = {}
 
-    def run(self, function: UserFunction, owner: Handle, args: tuple[object, ...], kwargs: dict[str, Any]) -> Any:
+    def run(self, function: UserFunction, owner: Handle, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """Run one call and log it; a call that raises leaves no trace."""
         if self._inside:
             return function(owner, *args, **kwargs)
@@ -408,7 +408,7 @@ def go_back_to(topology: Topology, present: object) -> tuple[Handle, set[str], s
     return present if present._log is builder._log else builder, before - after, after
 
 
-def _bound(call: LoggedCall) -> tuple[inspect.BoundArguments, dict[str, Any]]:
+def _bound(call: LoggedCall) -> tuple[inspect.BoundArguments, dict[str, object]]:
     """Return a call's arguments, and those that can be given by name."""
     bound = inspect.signature(call.function).bind(call.owner, *call.args, **call.kwargs)
     return bound, {name: value for name, value in bound.arguments.items() if name != "self"}

@@ -279,7 +279,7 @@ class GlobalStoreGraphNode(GraphNode):
     source_name: str
     topic: str
     consumed: Consumed
-    supplier: Any
+    supplier: object
 
     def write(self, topology: Topology) -> None:
         topology.add_global_store(

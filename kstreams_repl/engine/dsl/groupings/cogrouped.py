@@ -7,7 +7,7 @@ Streams' `CogroupedStreamAggregateBuilder`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, Unpack
+from typing import Generic, Unpack
 
 from kstreams_repl.engine.dsl.graph.call_log import BuildLog, Handle, logged
 from kstreams_repl.engine.dsl.graph.graph_nodes import GraphNode, OperatorGraphNode
@@ -25,6 +25,7 @@ from kstreams_repl.engine.dsl.streams.stream_base import check_callable, first_k
 from kstreams_repl.engine.dsl.tables.table_operators import TableT
 from kstreams_repl.engine.dsl.tables.table_sources import AggregateState, stored
 from kstreams_repl.engine.operators.aggregates.stream_aggregate import StreamAggregate
+from kstreams_repl.engine.operators.operator import Operator
 from kstreams_repl.engine.operators.streams.pass_through import TablePassThrough
 from kstreams_repl.engine.operators.tables.value_getters import StoreGetter
 from kstreams_repl.engine.topology.names import validate_name
@@ -33,7 +34,7 @@ from kstreams_repl.system.types import Aggregator, Initializer, Merger
 
 AGGREGATE = "COGROUPKSTREAM-AGGREGATE-"
 MERGE = "COGROUPKSTREAM-MERGE-"
-MakeOperator = Callable[[str, Aggregator], Any]
+MakeOperator = Callable[[str, Aggregator], Operator]
 
 
 class CogroupedStream(Handle, Generic[TableT]):
@@ -96,7 +97,7 @@ class CogroupedStream(Handle, Generic[TableT]):
         store_name, key = self._store_name(options), self._key_serde(options)
         builder = windowed_store(options, store_name, key, windows)
 
-        def make(store_name: str, aggregator: Aggregator) -> object:
+        def make(store_name: str, aggregator: Aggregator) -> Operator:
             return windowed_operator(windows, store_name, initializer, aggregator, merger)
 
         return self._build(make, builder, window_getter(builder), windowed_key_serde(key, windows), options, name)
@@ -104,7 +105,7 @@ class CogroupedStream(Handle, Generic[TableT]):
     def _store_name(self, options: Materialized) -> str:
         return options.name if options.name is not None else self._graph.new_store_name(AGGREGATE)
 
-    def _key_serde(self, options: Materialized) -> Any:
+    def _key_serde(self, options: Materialized) -> object:
         return first_known(options.key_serde, *(grouped.key_serde for grouped in self._groups))
 
     def _build(
@@ -112,7 +113,7 @@ class CogroupedStream(Handle, Generic[TableT]):
         make: MakeOperator,
         store: StoreBuilder,
         getter: StoreGetter,
-        table_key_serde: Any,
+        table_key_serde: object,
         options: Materialized,
         name: str | None,
     ) -> TableT:
@@ -121,7 +122,7 @@ class CogroupedStream(Handle, Generic[TableT]):
             validate_name(name, "node")
         sources = self._repartition(store.name)
         nodes: list[GraphNode] = []
-        operators: list[Any] = []
+        operators: list[Operator] = []
         for number, (grouped, aggregator) in enumerate(self._groups.items()):
             operator = make(store.name, aggregator)
             node = OperatorGraphNode(

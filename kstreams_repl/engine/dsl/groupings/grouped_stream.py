@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, Unpack
+from typing import Generic, Unpack
 
 from kstreams_repl.engine import serdes
 from kstreams_repl.engine.dsl.graph.call_log import logged
@@ -126,7 +126,7 @@ class GroupedStream(AbstractStream, Generic[TableT]):
             name,
         )
 
-    def _table(self, make: Callable[[str], Any], options: Materialized, prefix: str, name: str | None) -> TableT:
+    def _table(self, make: Callable[[str], Operator], options: Materialized, prefix: str, name: str | None) -> TableT:
         """Add an aggregate whose store is a key-value store."""
         graph = self._graph
         store_name = options.name if options.name is not None else graph.new_store_name(prefix)
@@ -147,7 +147,7 @@ class GroupedStream(AbstractStream, Generic[TableT]):
         operator: Operator,
         store: StoreBuilder,
         getter: StoreGetter,
-        table_key_serde: Any,
+        table_key_serde: object,
         options: Materialized,
     ) -> TableT:
         """Add an aggregate after this grouping, repartitioning first if keys may have changed."""

@@ -6,7 +6,7 @@ They need two functions, one to add a value and one to subtract it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, Unpack
+from typing import Generic, Unpack
 
 from kstreams_repl.engine import serdes
 from kstreams_repl.engine.dsl.graph.call_log import logged
@@ -18,6 +18,7 @@ from kstreams_repl.engine.dsl.tables.table_operators import TableT
 from kstreams_repl.engine.dsl.tables.table_sources import AggregateState, stored
 from kstreams_repl.engine.operators.aggregates.aggregators import count_one, uncount_one, zero
 from kstreams_repl.engine.operators.aggregates.table_aggregate import TableAggregate, TableReduce
+from kstreams_repl.engine.operators.operator import Operator
 from kstreams_repl.engine.serdes.change import change
 from kstreams_repl.engine.topology.names import REPARTITION_SUFFIX, validate_name
 from kstreams_repl.system.types import Aggregator, Initializer, Reducer
@@ -132,7 +133,7 @@ class GroupedTable(AbstractStream, Generic[TableT]):
             name,
         )
 
-    def _table(self, make: Callable[[str], Any], options: Materialized, prefix: str, name: str | None) -> TableT:
+    def _table(self, make: Callable[[str], Operator], options: Materialized, prefix: str, name: str | None) -> TableT:
         graph = self._graph
         # the store of every kind of aggregate has the prefix of aggregates
         store_name = options.name if options.name is not None else graph.new_store_name(AGGREGATE)

@@ -166,7 +166,7 @@ class AsyncOperators(AbstractStream):
     def _call(
         self,
         kind: AsyncKind,
-        function: object,
+        function: UserFunction,
         name: str | None,
         options: AsyncArguments,
         *,

@@ -60,7 +60,7 @@ class AbstractStream:
         self._graph.copartition(sources)
         return sources
 
-    def _serdes(self, key_serde: Any, value_serde: object) -> tuple[object, object]:
+    def _serdes(self, key_serde: object, value_serde: object) -> tuple[object, object]:
         """Return the serdes for the user's arguments; those of this stream where None is given."""
         return first_known(serde_or_none(key_serde), self.key_serde), first_known(serde_or_none(value_serde), self.value_serde)
 
@@ -70,8 +70,8 @@ class AbstractStream:
         prefix: str,
         name: str | None,
         *,
-        key_serde: Any = None,
-        value_serde: Any = None,
+        key_serde: object = None,
+        value_serde: object = None,
         key_changing: bool = False,
         value_changing: bool = False,
     ) -> Self:
@@ -82,13 +82,13 @@ class AbstractStream:
         self._graph.add(self._node, node)
         return self._after(node, key_serde, value_serde, key_changing=key_changing)
 
-    def _after(self, node: GraphNode, key_serde: Any, value_serde: object, *, key_changing: bool = False) -> Self:
+    def _after(self, node: GraphNode, key_serde: object, value_serde: object, *, key_changing: bool = False) -> Self:
         """Return the output of a node downstream of this stream."""
         required = self._repartition_required or key_changing
         return type(self)(self._log, node.name, key_serde, value_serde, self._sources, node, repartition_required=required)
 
     def _put_with_store(
-        self, operator: Operator, node_name: str, store: StoreBuilder, *, key_serde: Any = None, value_serde: object = None
+        self, operator: Operator, node_name: str, store: StoreBuilder, *, key_serde: object = None, value_serde: object = None
     ) -> tuple[OperatorGraphNode, frozenset[str]]:
         """Add an operator and the store that it owns, downstream of a repartition if the key may have changed.
 
@@ -114,7 +114,7 @@ class AbstractStream:
         return f"{type(self).__name__}({self.name})"
 
 
-def serde_or_none(serde: Any) -> object:
+def serde_or_none(serde: object) -> object:
     """Return a serde for the user's argument; None stays None (inherited, or the application's default)."""
     return None if serde is None else serdes.resolve(serde)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from kstreams_repl.engine import serdes
@@ -15,6 +15,9 @@ from kstreams_repl.engine.topology.table_files import COMMIT_INTERVAL_MS, EVENT_
 from kstreams_repl.system.durations import Millis, as_millis
 from kstreams_repl.system.errors import TopologyError, did_you_mean
 from kstreams_repl.system.extras import extras, require
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _LIBRARIES = {"parquet": (), "delta": ("deltalake",), "iceberg": ("pyiceberg",)}
 _TYPES = {
@@ -104,7 +107,7 @@ def _is_remote(path: str) -> bool:
     return len(scheme) > 1 and scheme != "file"
 
 
-def _columns(schema: object, value_serde: object) -> tuple[Any, str | None]:
+def _columns(schema: object, value_serde: object) -> tuple[pa.Schema, str | None]:
     """Return the schema of the value's columns, and the name of its one column if the value is not an object."""
     with extras():
         import pyarrow as pa
@@ -135,7 +138,7 @@ def _columns(schema: object, value_serde: object) -> tuple[Any, str | None]:
     return schema, "value" if schema.names == ["value"] and _serde_name(value_serde) in _TYPES else None
 
 
-def _type(column: str, kind: object) -> Any:
+def _type(column: str, kind: object) -> pa.DataType:
     import pyarrow as pa
 
     if isinstance(kind, pa.DataType):
@@ -151,7 +154,7 @@ def _type(column: str, kind: object) -> Any:
         ) from cause
 
 
-def _complete(columns: Any, by: Sequence[str], key_column: str | None, key_serde: object, timestamp_column: str | None) -> Any:
+def _complete(columns: pa.Schema, by: Sequence[str], key_column: str | None, key_serde: object, timestamp_column: str | None) -> pa.Schema:
     """Return the table's schema: the value's columns, then key, timestamp and event times."""
     import pyarrow as pa
 
@@ -181,7 +184,7 @@ def _complete(columns: Any, by: Sequence[str], key_column: str | None, key_serde
     return pa.schema([_in_microseconds(field) for field in columns])
 
 
-def _in_microseconds(field: Any) -> Any:
+def _in_microseconds(field: pa.Field) -> pa.Field:
     """Return a field whose timestamps all three formats can store."""
     import pyarrow as pa
 

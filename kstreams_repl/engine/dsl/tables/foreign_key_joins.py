@@ -8,7 +8,6 @@ the response with the current row → result. Each step is a node; both topics a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from kstreams_repl.engine.dsl.graph.graph_nodes import (
     Consumed,
@@ -179,7 +178,7 @@ def _by_key_alone(partitioner: StreamPartitioner | None) -> UserFunction | None:
         return None
     choose = partitioner
 
-    def partition(topic: str, key: object, value: object, partitions: int) -> Any:
+    def partition(topic: str, key: object, value: object, partitions: int) -> object:
         chosen = choose(topic, key, None, partitions)
         if chosen is not None and not isinstance(chosen, int) and len(chosen) != 1:
             raise TopologyError(

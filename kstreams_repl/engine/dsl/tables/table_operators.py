@@ -7,7 +7,7 @@ from its parent's.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Self, TypeVar, Unpack
+from typing import Self, TypeVar, Unpack
 
 from kstreams_repl.engine.dsl.graph.call_log import BuildLog, logged
 from kstreams_repl.engine.dsl.graph.graph_nodes import GraphNode, OperatorGraphNode, SuppressGraphNode
@@ -44,8 +44,8 @@ class TableOperators(AbstractStream):
         self,
         log: BuildLog,
         name: str,
-        key_serde: Any,
-        value_serde: Any,
+        key_serde: object,
+        value_serde: object,
         sources: frozenset[str],
         node: GraphNode,
         state: TableState,
@@ -233,8 +233,8 @@ class TableOperators(AbstractStream):
         state: TableState,
         node_name: str,
         options: Materialized | None,
-        key_serde: Any,
-        value_serde: Any,
+        key_serde: object,
+        value_serde: object,
         used_stores: tuple[str, ...] = (),
         supplied_stores: tuple[StoreBuilder, ...] = (),
     ) -> Self:

@@ -90,7 +90,7 @@ def _timestamped(
     counting = aggregator is count_one
     keeps_old, stored = send_old and not on_flush and not counting, as_stored(get, initializer)
 
-    def aggregate(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+    def aggregate(key: object, value: object, timestamp: int, headers: Headers) -> None:
         data = to_bytes(key)
         if in_slots:
             slot = find(data)

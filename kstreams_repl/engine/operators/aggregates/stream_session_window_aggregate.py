@@ -79,7 +79,7 @@ class StreamSessionWindowAggregate(Operator):
         stored = as_stored(lambda *window: (store.fetch_session(*window),), initializer)
         time = StreamTime(node, self.store)
 
-        def sessions(key: Any, value: object, timestamp: int, headers: Headers) -> None:
+        def sessions(key: object, value: object, timestamp: int, headers: Headers) -> None:
             if timestamp > time.now:
                 time.now = timestamp
                 if emit_closed is not None:

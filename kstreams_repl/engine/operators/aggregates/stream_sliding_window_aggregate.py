@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kstreams_repl.engine.operators.aggregates.window_close import StreamTime, WindowCloser
 from kstreams_repl.engine.operators.kernel import kernel
@@ -13,6 +13,9 @@ from kstreams_repl.engine.operators.operator import NodeContext, Operator, Proce
 from kstreams_repl.engine.operators.tables.tuple_forwarder import as_stored, forwards_on_flush
 from kstreams_repl.system.errors import KStreamsError
 from kstreams_repl.system.types import Aggregator, Headers, Initializer, Windowed
+
+if TYPE_CHECKING:
+    from kstreams_repl.engine.stores.kinds.window_reads import WindowReads
 
 _END_OF_TIME = 2**63 - 1
 
@@ -95,7 +98,7 @@ class _SlidingWindows:
     """The windows around one record. Its items are `(aggregate, timestamp of the latest record)`."""
 
     def __init__(
-        self, operator: StreamSlidingWindowAggregate, store: Any, forward: Process | None, drop: Callable[[str, int], None]
+        self, operator: StreamSlidingWindowAggregate, store: WindowReads, forward: Process | None, drop: Callable[[str, int], None]
     ) -> None:
         self._difference = operator.time_difference_ms
         self._grace = operator.grace_ms

@@ -74,7 +74,7 @@ class StreamWindowAggregate(Operator):
         keeps_old, stored = send_old and forwards and not counting, as_stored(fetch, initializer)
         time = None if unlimited else StreamTime(node, self.store)
 
-        def windows(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        def windows(key: object, value: object, timestamp: int, headers: Headers) -> None:
             if time is None:
                 if timestamp < earliest:
                     return

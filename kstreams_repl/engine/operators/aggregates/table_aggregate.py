@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from kstreams_repl.engine.operators.aggregates.aggregators import nothing, reducing
 from kstreams_repl.engine.operators.kernel import inlined, kernel
-from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
+from kstreams_repl.engine.operators.operator import Change, NodeContext, Operator, Process
 from kstreams_repl.engine.operators.tables.tuple_forwarder import keeper
 from kstreams_repl.system.types import Aggregator, Headers, Initializer, Reducer
 
@@ -39,7 +38,7 @@ class TableAggregate(Operator):
         get, send_old, initializer, add, remove = node.store(self.store).get, self.send_old_values, self.initializer, self.add, self.remove
         keep = keeper(node, self.store, forward, send_old_values=send_old, versioned=self.versioned, own_time=True, first=initializer)
 
-        def aggregate(key: object, value: Any, timestamp: int, headers: Headers) -> None:
+        def aggregate(key: object, value: Change, timestamp: int, headers: Headers) -> None:
             new, old = value[0], value[1]
             row = get(key)
             before = result = None

@@ -8,11 +8,14 @@ is read only when a window may have closed. The last emitted close time is proce
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kstreams_repl.engine.operators.operator import NodeContext, Process
 from kstreams_repl.system.types import Headers
+
+if TYPE_CHECKING:
+    from kstreams_repl.engine.stores.kinds.session import SessionStore
+    from kstreams_repl.engine.stores.kinds.window_reads import WindowReads
 
 NEVER = -1
 
@@ -55,7 +58,7 @@ class WindowCloser:
 
     __slots__ = ("next_close", "_last", "_metadata", "_name", "_store", "_forward", "_reach", "_step")
 
-    def __init__(self, node: NodeContext, name: str, store: Any, forward: Process, *, reach_ms: int, step_ms: int) -> None:
+    def __init__(self, node: NodeContext, name: str, store: WindowReads, forward: Process, *, reach_ms: int, step_ms: int) -> None:
         self._metadata = node.metadata
         self._name = name
         self._store = store
@@ -90,10 +93,10 @@ class SessionCloser:
 
     __slots__ = ("_last", "_metadata", "_name", "_find", "_forward")
 
-    def __init__(self, node: NodeContext, name: str, store: Any, forward: Process) -> None:
+    def __init__(self, node: NodeContext, name: str, store: SessionStore, forward: Process) -> None:
         self._metadata = node.metadata
         self._name = name
-        self._find: Callable[[int, int], Iterator[tuple[Any, Any]]] = store.find_closed
+        self._find = store.find_closed
         self._forward = forward
         self._last = NEVER
         node.on_init(self._resume)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.system.errors import KStreamsError, MissingPackageError
 from kstreams_repl.system.forks import undying_when_forked
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
-def open_database() -> Any:
+
+def open_database() -> DuckDBPyConnection:
     """Return a database in memory for one thread, without files and extensions, whose settings are locked.
 
     Raises:
@@ -53,14 +57,14 @@ class Statement:
         records: records of the right schema.
     """
 
-    def __init__(self, database: Any, number: int, query: str, records: object) -> None:
+    def __init__(self, database: DuckDBPyConnection, number: int, query: str, records: object) -> None:
         self._database, self._current = database, _Current(records)
         self.query = query.format(records=f"records_{number}")
         database.register(f"records_{number}", self._current)
         self._execute = f"EXECUTE statement_{number}"
         self._number = number
 
-    def relation(self) -> Any:
+    def relation(self) -> DuckDBPyRelation:
         """Return the query as a relation, for its columns and types."""
         return self._database.sql(self.query)
 
@@ -68,7 +72,7 @@ class Statement:
         """Prepare the query that is run; ``{query}`` in it is the statement's own."""
         self._database.execute(f"PREPARE statement_{self._number} AS {query.format(query=self.query)}")
 
-    def table(self, records: object) -> Any:
+    def table(self, records: object) -> pa.Table:
         """Run the query over these records; return the result as an Arrow table."""
         self._current.records = records
         return self._database.sql(self._execute).to_arrow_table()
@@ -89,10 +93,10 @@ class _Current:
     def __init__(self, records: Any) -> None:
         self.records = records
 
-    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.records.__arrow_c_stream__(requested_schema)
 
-    def __arrow_c_schema__(self) -> Any:
+    def __arrow_c_schema__(self) -> object:
         return self.records.schema.__arrow_c_schema__()
 
 
@@ -104,11 +108,11 @@ class JsonWriter:
     """Shapes of tables for which statements are kept."""
 
     def __init__(self) -> None:
-        self._database: Any = None
+        self._database: DuckDBPyConnection | None = None
         self._missing = False
-        self._statements: dict[Any, Statement] = {}
+        self._statements: dict[object, Statement] = {}
 
-    def write(self, table: Any, names: Sequence[str]) -> list[bytes] | None:
+    def write(self, table: pa.Table, names: Sequence[str]) -> list[bytes] | None:
         """Return one text per row; None if the rows must be written one by one.
 
         Args:

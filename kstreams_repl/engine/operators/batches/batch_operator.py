@@ -5,10 +5,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 
 from kstreams_repl.engine.operators.batches.record_columns import BatchResult, Fields, RecordColumns, arrow
 from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+T = TypeVar("T")
 
 
 class BatchWork(Protocol):
@@ -45,7 +51,7 @@ class BatchOperator(Operator):
     def work(self, node: str) -> BatchWork:
         """Return what one task's node does with a batch."""
 
-    def schema(self, names: Collection[str] | None = None) -> Any:
+    def schema(self, names: Collection[str] | None = None) -> pa.Schema | None:
         """Return the Arrow schema of the declared fields with these lower-case names, of all for None; None if there is no such field."""
         fields = [(name, kind) for name, kind in self.fields if names is None or name.lower() in names]
         if not fields:
@@ -58,7 +64,7 @@ class BatchOperator(Operator):
         return [name for name in names if name not in own]
 
 
-def without_deleted(values: Sequence[object], indices: Sequence[int], rows: RecordColumns) -> list[Any]:
+def without_deleted(values: Sequence[T], indices: Sequence[int], rows: RecordColumns) -> list[T | None]:
     """Return the values with None for those that come from a record whose value is None: a deletion stays one."""
     has_value = rows.has_value()
     return list(values) if has_value is None else [value if has_value[row] else None for value, row in zip(values, indices, strict=True)]

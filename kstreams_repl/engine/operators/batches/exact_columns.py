@@ -11,14 +11,17 @@ from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 from math import isinf
 from numbers import Integral, Number
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SAFE: dict[str, set[type]] = {"integer": {int, type(None)}, "double": {int, float, type(None)}}
 """Types of objects that Arrow converts exactly, or refuses."""
 
 
-def exact_array(values: Sequence[object], kind: object) -> Any:
+def exact_array(values: Sequence[object], kind: pa.DataType) -> pa.Array:
     """Return objects as an Arrow array.
 
     Raises:
@@ -43,7 +46,7 @@ def is_changed_by_arrow(kind: object) -> bool:
     return bool(types.is_temporal(kind) or types.is_decimal(kind) or types.is_float32(kind) or types.is_nested(kind))
 
 
-def _exact(value: Any, kind: Any) -> Any:
+def _exact(value: Any, kind: pa.DataType) -> object:
     """Return a value that Arrow converts exactly; raise if the type cannot hold it."""
     from pyarrow import types
 

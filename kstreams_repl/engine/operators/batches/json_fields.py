@@ -11,10 +11,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from kstreams_repl.system.errors import InvalidRecordError
 from kstreams_repl.system.extras import extras
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _typed_dict: Any = TypedDict
 """For names and types that are known at run time only."""
@@ -33,7 +36,7 @@ class JsonReader:
         schema: the fields' names and types (`json_type`).
     """
 
-    def __init__(self, schema: Any) -> None:
+    def __init__(self, schema: pa.Schema) -> None:
         with extras():
             from msgspec import defstruct, field
             from msgspec.json import Decoder
@@ -48,12 +51,12 @@ class JsonReader:
             record = defstruct("Record", own, gc=False)
             got = [f".{name}" for name, *_ in own]
         lists = ", ".join(f"[row{how} for row in rows]" for how in got)
-        self._lists: Callable[[Sequence[Any]], Sequence[list[Any]]] = eval(f"lambda rows: ({lists},)")
+        self._lists: Callable[[Sequence[object]], Sequence[list[object]]] = eval(f"lambda rows: ({lists},)")
         """Generated, which halves its cost per row."""
         self._schema, self._empty = schema, record()
         self._decode, self._decode_or_null = Decoder(record).decode, Decoder(record | None).decode
 
-    def columns(self, texts: Sequence[bytes | None]) -> tuple[dict[str, Any], list[bool] | None]:
+    def columns(self, texts: Sequence[bytes | None]) -> tuple[dict[str, pa.Array], list[bool] | None]:
         """Return the columns, null where a field is missing, and which texts are objects, not None or null; None if all are.
 
         Raises:
@@ -79,7 +82,7 @@ class JsonReader:
             ) from cause
 
 
-def json_type(kind: Any) -> Any:
+def json_type(kind: pa.DataType) -> Any:
     """Return the Python type of a field of this Arrow type, as msgspec reads it.
 
     Raises:
@@ -107,7 +110,7 @@ def json_type(kind: Any) -> Any:
     raise TypeError(f"JSON has no values of the type {kind}")
 
 
-def _array(values: Sequence[object], kind: object) -> Any:
+def _array(values: Sequence[object], kind: pa.DataType) -> pa.Array:
     """Return a column; timestamps and dates are read by Arrow, which keeps nanoseconds and refuses digits that the type has not."""
     import pyarrow as pa
 
@@ -116,11 +119,11 @@ def _array(values: Sequence[object], kind: object) -> Any:
     return read if as_text == kind else _timed(read, kind)
 
 
-def _timed(texts: Any, kind: object) -> Any:
+def _timed(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return texts as times. Arrow reads those with a time zone and those without, which are UTC, one or the other at once."""
     import pyarrow as pa
 
-    def cast(zone: str | None) -> Any:
+    def cast(zone: str | None) -> pa.Array:
         return texts.cast(_with_times(kind, lambda time: pa.timestamp(time.unit, zone) if pa.types.is_timestamp(time) else time)).cast(kind)
 
     half = len(texts) // 2
@@ -130,7 +133,7 @@ def _timed(texts: Any, kind: object) -> Any:
     return pa.concat_arrays([_timed(texts[:half], kind), _timed(texts[half:], kind)]) if half else cast("UTC")
 
 
-def _with_times(kind: Any, of: Callable[[Any], Any]) -> Any:
+def _with_times(kind: pa.DataType, of: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
     """Return a type with another one in place of each timestamp and date in it."""
     import pyarrow as pa
 

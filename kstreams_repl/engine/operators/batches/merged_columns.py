@@ -7,9 +7,10 @@ commit writes is what the same partials would, merged one by one. A read of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, compress, islice, repeat, zip_longest
-from typing import Any, Protocol
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 
@@ -19,6 +20,11 @@ from kstreams_repl.engine.operators.batches.sql_grouping import Merge
 from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.stores.cache.record_cache import ENTRY_OVERHEAD
 from kstreams_repl.system.types import Deserialize, Headers, KeyValueMapper
+
+if TYPE_CHECKING:
+    import numpy
+    from numpy.typing import NDArray
+
 
 _CAPACITY = 200_000
 """Rows that are kept after a flush."""
@@ -44,11 +50,11 @@ class MergesRows(Protocol):
     def is_value(self) -> bool: ...
 
     @property
-    def functions(self) -> list[Callable[[Any, Any], Any]]: ...
+    def functions(self) -> list[KeyValueMapper]: ...
 
-    def results(self, key: object, row: object) -> Sequence[Any]: ...
+    def results(self, key: object, row: object) -> Sequence[object]: ...
 
-    def row(self, results: Sequence[object]) -> Any: ...
+    def row(self, results: Sequence[object]) -> object: ...
 
 
 class MergedColumns:
@@ -83,7 +89,7 @@ class MergedColumns:
         self._partitions, self._topics = np.zeros(0, np.int32), np.zeros(0, object)
         self._dirty = np.zeros(0, bool)
         self._headers: dict[int, Headers] = {}
-        self._changed: list[Any] = []
+        self._changed: list[NDArray[numpy.int64]] = []
         self._waiting: list[tuple[Any, ...]] = []
         self._size = 0
         for column in self._columns:
@@ -206,7 +212,7 @@ class MergedColumns:
             self._keep(at[-_CAPACITY // 2 :])
         self._cache.write_over(keys, data, times, headers, origins)
 
-    def _written(self, rows: object) -> list[bytes | None]:
+    def _written(self, rows: NDArray[numpy.int64]) -> list[bytes | None]:
         """Return the serialized values of rows."""
         columns = [column.values_at(rows) for column in self._columns]
         if self._layout is not None and all(column.is_whole(rows) for column in self._columns):
@@ -214,7 +220,7 @@ class MergedColumns:
         row, serialize = self._merge.row, self._codec.serde.serialize
         return [serialize(row(results)) for results in zip(*columns, strict=True)]
 
-    def _keep(self, rows: Any) -> None:
+    def _keep(self, rows: NDArray[numpy.int64]) -> None:
         """Forget the other rows."""
         numbers = rows.tolist()
         self._keys = list(map(self._keys.__getitem__, numbers))
@@ -248,7 +254,7 @@ class _Column:
         merge, function: how it is merged, and (old, new) -> merged for objects.
     """
 
-    def __init__(self, merge: Merge, function: KeyValueMapper, np: Any) -> None:
+    def __init__(self, merge: Merge, function: KeyValueMapper, np: ModuleType) -> None:
         self._kind, self._function, self._np = merge, function, np
         self.clear()
 
@@ -261,11 +267,11 @@ class _Column:
         if self._values is not None:
             self._values = _grown(self._values, room, self._np)
 
-    def keep(self, rows: Any) -> None:
+    def keep(self, rows: NDArray[numpy.int64]) -> None:
         self._known = self._known[rows]
         self._values = None if self._values is None else self._values[rows]
 
-    def fill(self, rows: Any, values: Sequence[Any]) -> None:
+    def fill(self, rows: NDArray[numpy.int64], values: Sequence[object]) -> None:
         """Put the results of rows that were read."""
         column = _array(values, self._np)
         if column.mask.all():
@@ -281,19 +287,19 @@ class _Column:
         elif self._values.dtype != dtype:
             self._values = self._values.astype(object)
 
-    def values_at(self, rows: Any) -> list[Any]:
+    def values_at(self, rows: NDArray[numpy.int64]) -> list[object]:
         """Return results of rows; None for those that are not known."""
         has_value = self._known[rows]
         if self._values is None:
             return [None] * len(rows)
-        values: list[Any] = self._values[rows].tolist()
+        values: list[object] = self._values[rows].tolist()
         return values if has_value.all() else [value if is_set else None for value, is_set in zip(values, has_value.tolist(), strict=True)]
 
-    def is_whole(self, rows: object) -> bool:
+    def is_whole(self, rows: NDArray[numpy.int64]) -> bool:
         """Return whether these rows have integers."""
         return self._values is not None and self._values.dtype == self._np.int64 and bool(self._known[rows].all())
 
-    def merge(self, rows: Any, results: Any) -> int:
+    def merge(self, rows: NDArray[numpy.int64], results: Any) -> int:
         """Merge results into these rows, each of which occurs once; return how many characters were merged.
 
         Raises:
@@ -334,27 +340,27 @@ class _Column:
             self._merge_one(index, old[index].item(), new[index].item())
         return total
 
-    def _merge_objects(self, rows: Any, new: list[Any]) -> int:
+    def _merge_objects(self, rows: NDArray[numpy.int64], new: list[Any]) -> int:
         np = self._np
         old = [value if is_set else None for value, is_set in zip(self._values[rows].tolist(), self._known[rows].tolist(), strict=True)]
         merged = _objects([self._merge_one(number, *pair) for number, pair in enumerate(zip(old, new, strict=True))], np)
         self._values[rows], self._known[rows] = merged.data, ~merged.mask
         return sum(len(value) for value in new if type(value) is str)
 
-    def _merge_one(self, row: int, old: object, new: object) -> Any:
+    def _merge_one(self, row: int, old: object, new: object) -> object:
         try:
             return self._function(old, new)
         except Exception as error:
             raise _Misfit(row, error) from error
 
 
-_DTYPES: dict[type, Any] = {int: "int64", float: "float64", bool: "bool"}
-_DTYPES_OF_KINDS: dict[str, Any] = {"i": "int64", "u": "int64", "f": "float64", "b": "bool"}
+_DTYPES: dict[type, str] = {int: "int64", float: "float64", bool: "bool"}
+_DTYPES_OF_KINDS: dict[str, str] = {"i": "int64", "u": "int64", "f": "float64", "b": "bool"}
 _ADDED = frozenset({Merge.SUM, Merge.COUNT, Merge.AVERAGE})
 _LEAST = frozenset({Merge.MIN, Merge.AND})
 
 
-def _objects(values: Sequence[object], np: Any) -> Any:
+def _objects(values: Sequence[object], np: ModuleType) -> Any:
     """Return an array of objects; None is masked."""
     column = np.ma.empty(len(values), object)
     for index, value in enumerate(values):  # not by a slice, which takes lists for a dimension
@@ -363,7 +369,7 @@ def _objects(values: Sequence[object], np: Any) -> Any:
     return column
 
 
-def _array(values: Sequence[object], np: Any) -> Any:
+def _array(values: Sequence[object], np: ModuleType) -> Any:
     """Return objects as an array of their type; None is masked."""
     has_value = [value is not None for value in values]
     kinds = set(map(type, compress(values, has_value)))
@@ -377,14 +383,14 @@ def _array(values: Sequence[object], np: Any) -> Any:
     return np.ma.array(filled, mask=[not is_known for is_known in has_value])
 
 
-def _grown(column: Any, room: int, np: Any) -> Any:
+def _grown(column: Any, room: int, np: ModuleType) -> Any:
     """Return the array with room for more."""
     more = np.zeros(room, column.dtype)
     more[: len(column)] = column
     return more
 
 
-def _rounds(rows: Any, np: Any) -> list[Any]:
+def _rounds(rows: NDArray[numpy.int64], np: ModuleType) -> list[Any]:
     """Return the numbers of the rows in parts, in order, in none of which a row occurs twice."""
     seen: dict[int, int] = {}
     turn = np.empty(len(rows), np.int64)

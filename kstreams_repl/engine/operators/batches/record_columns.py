@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.engine import serdes
 from kstreams_repl.engine.operators.batches.exact_columns import exact_array
@@ -18,13 +18,16 @@ from kstreams_repl.engine.serdes import Serde
 from kstreams_repl.system.errors import InvalidRecordError, MissingPackageError, TopologyError, did_you_mean
 from kstreams_repl.system.types import Headers
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 COORDINATES = ("key", "timestamp", "partition", "offset", "headers")
 """Columns of every batch besides the values."""
 VALUE = "value"
-Fields = tuple[tuple[str, Any], ...]
+Fields = tuple[tuple[str, object], ...]
 """(name, Arrow type or its alias) of the declared fields."""
 
-_TYPES: dict[Any, str] = {
+_TYPES: dict[object, str] = {
     int: "int64", float: "float64", str: "string", bool: "bool", "bigint": "int64", "integer": "int32", "smallint": "int16",
     "double": "float64", "real": "float32", "varchar": "string", "text": "string", "boolean": "bool",
 }  # fmt: skip
@@ -49,8 +52,8 @@ class RecordColumns:
     """
 
     count: int
-    keys: Callable[[], Sequence[Any]]
-    values: Callable[[], Sequence[Any]]
+    keys: Callable[[], Sequence[object]]
+    values: Callable[[], Sequence[object]]
     timestamps: Sequence[int]
     partitions: Sequence[int] | int
     offsets: Sequence[int]
@@ -72,7 +75,7 @@ class RecordColumns:
         texts = self.values() if self.texts is None else self.texts
         return [value is not None for value in texts] if None in texts else None
 
-    def coordinate(self, name: str, kind: str | None) -> Any:
+    def coordinate(self, name: str, kind: str | None) -> pa.Array:
         """Return one of `COORDINATES` as an Arrow array.
 
         Args:
@@ -96,7 +99,7 @@ class RecordColumns:
             return pa.ListArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), self.count + 1), pa.array([], entry))
         return pa.array([[{"name": one, "value": value} for one, value in headers] for headers in self.headers], pa.list_(entry))
 
-    def _keys(self, kind: str | None) -> Any:
+    def _keys(self, kind: str | None) -> pa.Array:
         pa = arrow("a batch")
         if self.key_texts is not None and kind == "string":
             try:
@@ -105,11 +108,11 @@ class RecordColumns:
                 pass
         return typed(self.keys(), kind, "key")
 
-    def numbers(self) -> Any:
+    def numbers(self) -> pa.Array:
         """Return the numbers of the records, from 0, as an Arrow array."""
         return _numbers(max(self.count, 8192)).slice(0, self.count)
 
-    def fields(self, schema: object) -> dict[str, Any]:
+    def fields(self, schema: object) -> dict[str, pa.Array]:
         """Return the declared fields of JSON objects as columns: a missing field and a value None are null, other fields are not read.
 
         Raises:
@@ -136,11 +139,11 @@ class BatchResult:
     rows: Sequence[int]
     values: Callable[[], Sequence[Any]] | None = None
     texts: Callable[[], Sequence[bytes | None]] | None = None
-    keys: Sequence[Any] | None = None
+    keys: Sequence[object] | None = None
     dropped: Mapping[str, int] = field(default_factory=dict)
     columns: Sequence[Any] | None = None
 
-    def objects(self) -> Sequence[Any]:
+    def objects(self) -> Sequence[object]:
         """Return the values as objects."""
         if self.values is not None:
             return self.values()
@@ -186,12 +189,12 @@ def declared(columns: Mapping[str, object] | None, operator: str) -> Fields:
     return tuple((name, _declared_type(name, kind, operator)) for name, kind in columns.items())
 
 
-def type_of(kind: object) -> Any:
+def type_of(kind: object) -> object:
     """Return Arrow's alias of a declared type (int, "bigint", …); an alias or an Arrow type as it is."""
     return _TYPES.get(kind.lower() if isinstance(kind, str) else kind, kind) if isinstance(kind, str | type) else kind
 
 
-def _declared_type(name: str, kind: object, operator: str) -> Any:
+def _declared_type(name: str, kind: object, operator: str) -> object:
     pa = arrow(f"{operator}()")
     alias = type_of(kind)
     try:
@@ -217,7 +220,7 @@ def kind_of_values(values: Sequence[object]) -> str:
     return _BY_VALUE.get(type(first), "json")
 
 
-def typed(values: Sequence[object], kind: str | None, name: str) -> Any:
+def typed(values: Sequence[object], kind: str | None, name: str) -> pa.Array:
     """Return objects as an Arrow array.
 
     Args:
@@ -238,6 +241,6 @@ def typed(values: Sequence[object], kind: str | None, name: str) -> Any:
 
 
 @lru_cache(maxsize=4)
-def _numbers(count: int) -> Any:
+def _numbers(count: int) -> pa.Array:
     pa = arrow("a batch")
     return pa.array(range(count), pa.int32())

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.engine import serdes
 from kstreams_repl.engine.operators.batches.batch_database import JsonWriter
 from kstreams_repl.engine.operators.batches.batch_operator import BatchOperator, BatchWork, without_deleted
 from kstreams_repl.engine.operators.batches.record_columns import COORDINATES, VALUE, BatchResult, RecordColumns, arrow, typed
 from kstreams_repl.system.errors import TopologyError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 ROW = "row"
 """The column that tells the input record of an output record."""
@@ -51,7 +54,7 @@ class _MapBatches:
     def close(self) -> None:
         self._writer.close()
 
-    def _batch(self, rows: RecordColumns) -> Any:
+    def _batch(self, rows: RecordColumns) -> pa.RecordBatch:
         if self._schema is not None:
             columns = {name: _one(column) for name, column in rows.fields(self._schema).items()}
         else:
@@ -60,7 +63,7 @@ class _MapBatches:
             columns[name] = rows.numbers() if name == ROW else rows.coordinate(name, self._key)
         return self._pa.RecordBatch.from_pydict(columns)
 
-    def _checked(self, result: object, batch: Any, rows: RecordColumns) -> BatchResult:
+    def _checked(self, result: object, batch: pa.RecordBatch, rows: RecordColumns) -> BatchResult:
         table = self._table(result)
         indices = self._rows(table, rows.count)
         for name in ("key", "timestamp"):
@@ -74,7 +77,7 @@ class _MapBatches:
         if names == [VALUE]:
             return BatchResult(indices, table.column(VALUE).to_pylist)
 
-        def values() -> list[Any]:
+        def values() -> list[object]:
             columns = [table.column(name).to_pylist() for name in names]
             return without_deleted(_dicts_of(tuple(names))(zip(*columns, strict=True)), indices, rows)
 
@@ -84,7 +87,7 @@ class _MapBatches:
 
         return BatchResult(indices, values, texts)
 
-    def _table(self, result: object) -> Any:
+    def _table(self, result: object) -> pa.Table:
         pa = self._pa
         if isinstance(result, pa.Table):
             return result
@@ -97,7 +100,7 @@ class _MapBatches:
             "return the batch, batch.filter(...), a pyarrow.table(...) or another table with the Arrow interface",
         )
 
-    def _rows(self, table: Any, count: int) -> Sequence[int]:
+    def _rows(self, table: pa.Table, count: int) -> Sequence[int]:
         if ROW not in self._given or ROW not in table.column_names:
             if table.num_rows == count:
                 return range(count)
@@ -113,7 +116,7 @@ class _MapBatches:
             raise self._wrong(f"returned a column {ROW!r} that is not ascending from 0 to {count - 1}", _KEEP)
         return rows
 
-    def _check_unchanged(self, name: str, column: Any, given: Any, rows: Sequence[int]) -> None:
+    def _check_unchanged(self, name: str, column: pa.ChunkedArray, given: pa.Array, rows: Sequence[int]) -> None:
         pa = self._pa
         expected = given if isinstance(rows, range) else given.take(pa.array(rows, pa.int32()))
         try:
@@ -132,14 +135,14 @@ _KEEP = "keep the column as it is, in order: batch.filter(...), batch.take(...) 
 
 
 @lru_cache(maxsize=64)
-def _dicts_of(names: tuple[str, ...]) -> Callable[[Iterable[tuple[Any, ...]]], list[Any]]:
+def _dicts_of(names: tuple[str, ...]) -> Callable[[Iterable[tuple[object, ...]]], list[object]]:
     """Return a function that makes dicts of rows; generated, which halves its cost per row."""
     variables = [f"v{number}" for number in range(len(names))]
     pairs = ", ".join(f"{name!r}: {variable}" for name, variable in zip(names, variables, strict=True))
-    make: Callable[[Iterable[tuple[Any, ...]]], list[Any]] = eval(f"lambda rows: [{{{pairs}}} for {', '.join(variables)}, in rows]")
+    make: Callable[[Iterable[tuple[object, ...]]], list[object]] = eval(f"lambda rows: [{{{pairs}}} for {', '.join(variables)}, in rows]")
     return make
 
 
-def _one(column: object) -> Any:
+def _one(column: Any) -> pa.Array:
     """Return a chunked array as one array."""
     return column.combine_chunks() if hasattr(column, "combine_chunks") else column

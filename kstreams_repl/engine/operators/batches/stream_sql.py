@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kstreams_repl.engine import serdes
 from kstreams_repl.engine.operators.batches.batch_database import Statement, literal, open_database, quoted
@@ -36,6 +36,9 @@ from kstreams_repl.engine.operators.batches.sql_syntax import (
 )
 from kstreams_repl.system.errors import InvalidRecordError, TopologyError
 from kstreams_repl.system.types import JsonObject
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 P = TypeVar("P")
 T = TypeVar("T")
@@ -103,7 +106,7 @@ class BatchQuery(Generic[P]):
     def plan(self, records: object, kinds: Kinds) -> P:
         """Return the plan for records of this schema."""
 
-    def more(self, rows: RecordColumns) -> dict[str, Any]:
+    def more(self, rows: RecordColumns) -> dict[str, pa.Array]:
         """Return further columns of the records."""
         return {ROW: rows.numbers()}
 
@@ -112,7 +115,7 @@ class BatchQuery(Generic[P]):
         """Whether the types of the columns are known without a record."""
         return not (("key" in self._given and self._key is None) or (self._reads_value and self._value is None))
 
-    def planned(self, rows: RecordColumns) -> tuple[P, Any]:
+    def planned(self, rows: RecordColumns) -> tuple[P, pa.Table]:
         """Return the plan for the types of these records, and the records."""
         key, value = self._key, self._value
         columns = {} if self._schema is None else rows.fields(self._schema)
@@ -132,7 +135,7 @@ class BatchQuery(Generic[P]):
             self._plans[key, value] = self.plan(records, {"key": key, VALUE: value})
         return self._plans[key, value], records
 
-    def statement(self, records: Any, kinds: Kinds) -> tuple[Statement, list[str], list[str]]:
+    def statement(self, records: pa.Table, kinds: Kinds) -> tuple[Statement, list[str], list[str]]:
         """Return the query as a statement that is not prepared, and the names and types of its columns.
 
         Raises:
@@ -162,7 +165,7 @@ class BatchQuery(Generic[P]):
             hint = f'the columns are {VALUE}, {", ".join(COORDINATES)}; those of JSON objects are declared: columns={{"user": int}}'
         return TopologyError(f"sql() cannot run {self.query!r}: {reason}", hint=hint)
 
-    def run(self, run: Callable[[Any], T], records: object) -> T:
+    def run(self, run: Callable[[object], T], records: object) -> T:
         """Return the result of a statement's `table`, `columns` or `arrays`.
 
         Raises:
@@ -249,7 +252,7 @@ def braced(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 
-def _json_texts(data: Sequence[bytes | None]) -> Any:
+def _json_texts(data: Sequence[bytes | None]) -> pa.Array:
     """Return JSON as an Arrow column of texts."""
     pa = arrow("sql()")
     return pa.array(data, pa.binary()).cast(pa.string())

@@ -6,7 +6,7 @@ has a write-back cache that nothing else reads, partials are merged by the colum
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain, repeat
 from math import isfinite
@@ -20,7 +20,7 @@ from kstreams_repl.engine.operators.batches.sql_grouping import Merge
 from kstreams_repl.engine.operators.operator import NodeContext, Process
 from kstreams_repl.engine.operators.tables.tuple_forwarder import forwards_on_flush
 from kstreams_repl.system.errors import InvalidRecordError, StateStoreError
-from kstreams_repl.system.types import Headers
+from kstreams_repl.system.types import Headers, KeyValueMapper
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class StreamSqlAggregate(StreamAggregate):
         forwards_on_flush(node, store, forward, self.send_old_values)
         columns, to_bytes, drop = MergedColumns(self.aggregator, store, node.record), store.serialize_key, node.drop
 
-        def enter(key: object, value: Any, timestamp: int, headers: Headers) -> None:
+        def enter(key: object, value: Sequence[object], timestamp: int, headers: Headers) -> None:
             if key is None or value is None:
                 drop("null key or value")
             else:
@@ -68,17 +68,17 @@ class MergePartials:
         object.__setattr__(self, "averages", averages)
         object.__setattr__(self, "is_value", self.names == (VALUE,) and not averages)
 
-    def __call__(self, key: object, partial: Sequence[object], row: object) -> Any:
+    def __call__(self, key: object, partial: Sequence[object], row: object) -> object:
         """Return the new row."""
         results = chain(partial, repeat(None))  # a partial of an earlier query may have fewer results
         return self.row([merge(old, new) for merge, old, new in zip(self.functions, self.results(key, row), results, strict=False)])
 
     @property
-    def functions(self) -> list[Callable[[Any, Any], Any]]:
+    def functions(self) -> list[KeyValueMapper]:
         """Return (old, new) -> merged for each result of a partial: the selected columns, and a count for each average."""
         return [*map(_MERGED.__getitem__, self.merges), *(_sum for _ in self.averages)]
 
-    def results(self, key: object, row: Any) -> Sequence[Any]:
+    def results(self, key: object, row: Any) -> Sequence[object]:
         """Return what is kept of a row for each result of a partial; None for what it does not have yet.
 
         Raises:
@@ -98,7 +98,7 @@ class MergePartials:
             names[number] += "_sum"
         return list(map(old.get, names))
 
-    def row(self, results: Sequence[Any]) -> Any:
+    def row(self, results: Sequence[Any]) -> object:
         """Return the row of merged results."""
         if self.is_value:
             return results[0]
@@ -109,11 +109,11 @@ class MergePartials:
         return row
 
 
-def _newer(old: object, new: object) -> Any:
+def _newer(old: object, new: object) -> object:
     return new
 
 
-def _sum(old: Any, new: Any) -> Any:
+def _sum(old: Any, new: Any) -> object:
     if old is None or new is None:
         return new if old is None else old
     total = old + new
@@ -122,16 +122,16 @@ def _sum(old: Any, new: Any) -> Any:
     return total
 
 
-def _least(old: Any, new: Any) -> Any:
+def _least(old: Any, new: Any) -> object:
     return old if new is None or (old is not None and old <= new) else new
 
 
-def _most(old: Any, new: Any) -> Any:
+def _most(old: Any, new: Any) -> object:
     return old if new is None or (old is not None and old >= new) else new
 
 
 _LEAST, _MOST = -(2**63), 2**63 - 1
-_MERGED: dict[Merge, Callable[[Any, Any], Any]] = {
+_MERGED: dict[Merge, KeyValueMapper] = {
     Merge.SAME: _newer,
     Merge.AVERAGE: _sum,
     Merge.COUNT: _sum,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import le
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.engine import serdes
 from kstreams_repl.engine.operators.batches.batch_database import Statement, literal, open_database, quoted
@@ -25,6 +25,9 @@ from kstreams_repl.engine.operators.batches.stream_sql_aggregate import MergePar
 from kstreams_repl.engine.serdes import Serde
 from kstreams_repl.system.errors import TopologyError
 from kstreams_repl.system.types import JsonObject
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(slots=True)
@@ -66,7 +69,7 @@ class SelectedColumns:
 
     names: tuple[str, ...]
 
-    def __call__(self, row: Any) -> Any:
+    def __call__(self, row: Any) -> object:
         return row[VALUE] if self.names == (VALUE,) else {name: row[name] for name in self.names}
 
 
@@ -123,7 +126,7 @@ class _Partials(BatchQuery[_Plan]):
         serde = None if by_key else serdes.json if len(plan.key_kinds) > 1 else _KEY_SERDES[plan.key_kinds[0]]
         return SqlTable(MergePartials(plan.names, self.grouping.merges), serde)
 
-    def more(self, rows: RecordColumns) -> dict[str, Any]:
+    def more(self, rows: RecordColumns) -> dict[str, pa.Array]:
         pa, timestamps, numbers = self.pa, rows.timestamps, super().more(rows)
         if all(map(le, timestamps, timestamps[1:])):
             return numbers | {ORDER: rows.numbers()}
@@ -169,7 +172,7 @@ class _Partials(BatchQuery[_Plan]):
             dropped["null key"] = int(columns[-2][masked].sum())
             columns = [column[~masked] for column in columns]
             keys = columns[width:-2]
-        whole: Sequence[Any] | None = None
+        whole: Sequence[object] | None = None
         if len(keys) > 1:
             whole = [dict(zip(grouping.keys, each, strict=True)) for each in zip(*(column.tolist() for column in keys), strict=True)]
         elif not grouping.by_key:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from kstreams_repl.engine.operators.kernel import kernel
-from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
+from kstreams_repl.engine.operators.operator import Change, NodeContext, Operator, Process
 from kstreams_repl.engine.serdes.foreign_key import FOREIGN_KEY, SubscriptionResponse, foreign_key_prefix, pseudo_topic
 from kstreams_repl.system.types import Headers
 
@@ -32,7 +31,7 @@ class ForeignTableJoin(Operator):
         foreign_key_topic = pseudo_topic(node.task.application_id, self.registration_topic, FOREIGN_KEY)
         foreign_key_to_bytes = node.task.key_serde(self.foreign_key_serde, foreign_key_topic).serialize
 
-        def notify_subscribers(key: object, value: Any, timestamp: int, headers: Headers) -> None:
+        def notify_subscribers(key: object, value: Change, timestamp: int, headers: Headers) -> None:
             if versioned and not value[2]:
                 drop("out of order in a versioned table")
                 return

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from kstreams_repl.engine.operators.kernel import kernel
 from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.tables.value_getters import ValueGetter
 from kstreams_repl.engine.operators.user_functions import joiner_of_side
-from kstreams_repl.engine.serdes.foreign_key import VALUE_HASH, hash128, pseudo_topic
+from kstreams_repl.engine.serdes.foreign_key import VALUE_HASH, SubscriptionResponse, hash128, pseudo_topic
 from kstreams_repl.system.types import Headers, Joiner
 
 
@@ -39,7 +38,7 @@ class ResponseJoin(Operator):
         value_to_bytes = node.task.value_serde(self.value_serde, value_topic).serialize
         joiner = joiner_of_side(self.joiner, with_key=self.with_key)
 
-        def join_response(key: object, value: Any, timestamp: int, headers: Headers) -> None:
+        def join_response(key: object, value: SubscriptionResponse, timestamp: int, headers: Headers) -> None:
             digest, foreign_value = value[0], value[1]
             row = read(key)
             present = None if row is None else row[0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.tables.value_getters import ValueGetter
@@ -11,6 +10,7 @@ from kstreams_repl.engine.serdes.foreign_key import (
     DELETE_KEY_AND_PROPAGATE,
     DELETE_KEY_NO_PROPAGATE,
     PROPAGATE_ONLY_IF_FK_VAL_AVAILABLE,
+    Subscription,
     SubscriptionResponse,
 )
 from kstreams_repl.system.types import Headers
@@ -29,7 +29,7 @@ class SubscriptionJoin(Operator):
     def build(self, node: NodeContext, forward: Process) -> Process:
         read = self.foreign.build(node)
 
-        def answer_subscription(key: object, value: Any, timestamp: int, headers: Headers) -> None:
+        def answer_subscription(key: object, value: Subscription, timestamp: int, headers: Headers) -> None:
             digest, instruction, primary_key, partition = value
             if instruction == DELETE_KEY_NO_PROPAGATE:
                 return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
 from kstreams_repl.engine.serdes.foreign_key import (
@@ -11,6 +10,7 @@ from kstreams_repl.engine.serdes.foreign_key import (
     FOREIGN_KEY,
     PRIMARY_KEY,
     PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE,
+    Subscription,
     foreign_key_prefix,
     pseudo_topic,
 )
@@ -46,7 +46,7 @@ class SubscriptionReceive(Operator):
         foreign_key_to_bytes = task.key_serde(self.foreign_key_serde, foreign_key_topic).serialize
         primary_key_to_bytes = task.key_serde(self.key_serde, primary_key_topic).serialize
 
-        def receive_subscription(key: object, value: Any, timestamp: int, headers: Headers) -> None:
+        def receive_subscription(key: object, value: Subscription, timestamp: int, headers: Headers) -> None:
             instruction = value[1]
             if key is None:
                 if instruction != PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE:

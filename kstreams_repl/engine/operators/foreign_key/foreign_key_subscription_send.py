@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from kstreams_repl.engine.operators.kernel import kernel
-from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
+from kstreams_repl.engine.operators.operator import Change, NodeContext, Operator, Process
 from kstreams_repl.engine.operators.user_functions import with_key_of
 from kstreams_repl.engine.serdes.foreign_key import (
     DELETE_KEY_AND_PROPAGATE,
@@ -63,7 +62,7 @@ class SubscriptionSend(Operator):
         def changed(old_key: object, new_key: object) -> bool:
             return bool(key_to_bytes(old_key) != key_to_bytes(new_key))
 
-        def send_subscriptions(key: object, value: Any, timestamp: int, headers: Headers) -> None:
+        def send_subscriptions(key: object, value: Change, timestamp: int, headers: Headers) -> None:
             new, old, is_latest = value
             if versioned and not is_latest:
                 drop("out of order in a versioned table")
@@ -84,10 +83,10 @@ class SubscriptionSend(Operator):
         return kernel(node, send_subscriptions)
 
 
-Instructions = tuple[tuple[Any, int], ...]
+Instructions = tuple[tuple[object, int], ...]
 
 
-def _left_instructions(new: object, old_key: object, new_key: object, changed: Callable[[Any, Any], bool]) -> Instructions:
+def _left_instructions(new: object, old_key: object, new_key: object, changed: Callable[[object, object], bool]) -> Instructions:
     """Return instructions that request a response for every change; a deletion subscribes to no key, only to get its response."""
     subscribe = (new_key, PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE)
     if old_key is not None and changed(old_key, new_key):
@@ -95,7 +94,7 @@ def _left_instructions(new: object, old_key: object, new_key: object, changed: C
     return (subscribe,)
 
 
-def _inner_instructions(new: object, old_key: object, new_key: object, changed: Callable[[Any, Any], bool]) -> Instructions:
+def _inner_instructions(new: object, old_key: object, new_key: object, changed: Callable[[object, object], bool]) -> Instructions:
     """Return instructions that request a null response only for rows that may have been joined before: the null deletes the result
     when the new key has no row."""
     if new_key is None:

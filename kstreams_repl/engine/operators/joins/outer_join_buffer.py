@@ -111,7 +111,7 @@ class ParkedRecords:
         join, forward, remove = self._join, self._forward, self._store.remove
         left_open, right_open = stream_time - self._left_open, stream_time - self._right_open
         open_left = open_right = False
-        last: tuple[int, bool, Any] | None = None
+        last: tuple[int, bool, object] | None = None
         for timestamp, left_side, key, value in self._store.all():
             time.earliest = timestamp
             if open_left and open_right:

@@ -8,11 +8,11 @@ from typing import Any
 
 from kstreams_repl.engine.operators.kernel import inlined, kernel
 from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
-from kstreams_repl.engine.operators.tables.value_getters import StoreGetter, ValueGetter
+from kstreams_repl.engine.operators.tables.value_getters import Row, StoreGetter, ValueGetter
 from kstreams_repl.engine.operators.user_functions import joiner_of_side
 from kstreams_repl.engine.processor.record_context import ContextSnapshot
 from kstreams_repl.system.errors import NullKeyError
-from kstreams_repl.system.types import Headers, Joiner
+from kstreams_repl.system.types import Headers, Joiner, KeyValueMapper
 
 
 @dataclass(slots=True)
@@ -91,7 +91,7 @@ class StreamTableJoin(Operator):
 
 
 @inlined
-def own_key(key: object, value: object) -> Any:
+def own_key(key: object, value: object) -> object:
     """Return the record's own key."""
     return key
 
@@ -101,7 +101,7 @@ def lookup_join(
     forward: Process,
     table: ValueGetter,
     join: Joiner,
-    key_of: Callable[[Any, Any], Any],
+    key_of: KeyValueMapper,
     *,
     left: bool,
     as_of: bool = False,
@@ -111,7 +111,7 @@ def lookup_join(
     store = node.store(table.store) if isinstance(table, StoreGetter) and key_of is own_key and not as_of else None
     if store is not None and getattr(store, "cached", None) is not None:
         return _join_entries(node, forward, store, join, left)
-    get: Any = table.build_as_of(node) if as_of else table.build(node)
+    get: Callable[..., Row] = table.build_as_of(node) if as_of else table.build(node)
 
     def stream_table_join(key: object, value: object, timestamp: int, headers: Headers) -> None:
         mapped = key_of(key, value)

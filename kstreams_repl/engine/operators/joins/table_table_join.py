@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from kstreams_repl.engine.operators.kernel import inlined, kernel
-from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
+from kstreams_repl.engine.operators.operator import Change, NodeContext, Operator, Process
 from kstreams_repl.engine.operators.tables.tuple_forwarder import derived_table
 from kstreams_repl.engine.operators.tables.value_getters import ValueGetter
 from kstreams_repl.engine.operators.user_functions import joiner_of_side
@@ -59,7 +58,7 @@ class TableTableJoin(Operator):
         def joined(key: object, this: object, other: object) -> object:
             return None if this is None and (needs_this or other is None) else join(key, this, other)
 
-        def join_tables(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+        def join_tables(key: object, value: Change, timestamp: int, headers: Headers) -> None:
             new, old, is_latest = value
             if not is_latest:
                 drop("out of order in a versioned table")

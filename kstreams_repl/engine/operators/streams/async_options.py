@@ -108,9 +108,9 @@ class AsyncArguments(TypedDict, total=False):
     retry_backoff: Seconds
     max_retry_backoff: Seconds
     durable: bool
-    key_serde: Any
-    value_serde: Any
-    result_serde: Any
+    key_serde: object
+    value_serde: object
+    result_serde: object
 
 
 def async_options(operator: str, options: AsyncArguments) -> AsyncOptions:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.streams.async_options import AsyncOptions
 from kstreams_repl.engine.topology.fingerprint import canonical, whole_fingerprint
+from kstreams_repl.system.types import UserFunction
 
 PENDING = "-pending"
 """Suffix of the store of an asynchronous node."""
@@ -50,7 +51,7 @@ class StreamAsync(Operator):
     shows_headers: ClassVar[bool] = True
 
     kind: AsyncKind
-    function: Any
+    function: UserFunction
     store: str
     options: AsyncOptions
     with_key: bool = False

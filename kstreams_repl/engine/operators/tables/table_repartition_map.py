@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
+from kstreams_repl.engine.operators.operator import Change, NodeContext, Operator, Process
 from kstreams_repl.system.errors import KStreamsError
 from kstreams_repl.system.types import Headers
 
@@ -33,7 +33,7 @@ class TableRepartitionMap(Operator):
         mapper, versioned, name = self.mapper, self.versioned, node.name
         same = _same_as_written(node.task.key_serde(self.key_serde).serialize)
 
-        def repartition(key: object, value: Any, timestamp: int, headers: Headers) -> None:
+        def repartition(key: object, value: Change, timestamp: int, headers: Headers) -> None:
             if key is None:
                 raise KStreamsError(f"{name} regroups a table row without a key", hint="filter out null keys upstream", node=name)
             new, old, is_latest = value
@@ -58,7 +58,7 @@ class TableRepartitionMap(Operator):
         return repartition
 
 
-def _same_as_written(to_bytes: Callable[[Any], Any]) -> Callable[[Any, Any], bool]:
+def _same_as_written(to_bytes: Callable[[Any], object]) -> Callable[[object, object], bool]:
     """Return whether two keys are equal when serialized: Python's `==` also equates 1, 1.0 and True, at any depth, and 0.0 and -0.0."""
 
     def same(old: object, new: object) -> bool:

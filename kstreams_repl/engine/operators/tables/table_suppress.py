@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.engine.operators.aggregates.window_close import StreamTime
 from kstreams_repl.engine.operators.operator import Change, NodeContext, Operator, Process
 from kstreams_repl.engine.processor.record_context import ContextSnapshot
 from kstreams_repl.system.errors import StateStoreError
 from kstreams_repl.system.types import Headers
+
+if TYPE_CHECKING:
+    from kstreams_repl.engine.stores.kinds.suppress_buffer import SuppressBuffer
 
 _UNBOUNDED = 2**63 - 1
 
@@ -72,7 +75,7 @@ class TableSuppress(Operator):
         node.on_window_close(emit_all)
         return suppress
 
-    def _enforce_bounds(self, name: str, buffer: Any, emit: object) -> None:
+    def _enforce_bounds(self, name: str, buffer: SuppressBuffer, emit: Any) -> None:
         most = _UNBOUNDED if self.max_records is None else self.max_records
         most_bytes = _UNBOUNDED if self.max_bytes is None else self.max_bytes
         while buffer.record_count() > most or buffer.byte_size() > most_bytes:

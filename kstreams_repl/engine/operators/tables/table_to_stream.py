@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from kstreams_repl.engine.operators.kernel import kernel
-from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
+from kstreams_repl.engine.operators.operator import Change, NodeContext, Operator, Process
 from kstreams_repl.system.types import Headers
 
 
@@ -19,7 +19,7 @@ class TableToStream(Operator):
     carries_rows: ClassVar[bool] = True
 
     def build(self, node: NodeContext, forward: Process) -> Process:
-        def to_stream(key: object, value: Any, timestamp: int, headers: Headers) -> None:
+        def to_stream(key: object, value: Change, timestamp: int, headers: Headers) -> None:
             forward(key, value[0], timestamp, headers)
 
         return kernel(node, to_stream)

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 from kstreams_repl.engine.operators.operator import NodeContext
 from kstreams_repl.engine.operators.processor_api import NodeProcessorContext, follow_task, supplied
 from kstreams_repl.system.errors import CallError
+from kstreams_repl.system.types import ProcessorSupplier
 
 
 def _nothing(key: object, value: object, timestamp: int, headers: object) -> None:
@@ -27,7 +28,7 @@ class TransformerContext(NodeProcessorContext):
         )
 
 
-def start_transformer(node: NodeContext, supplier: Any) -> Any:
+def start_transformer(node: NodeContext, supplier: ProcessorSupplier) -> Any:
     """Return a new transformer whose `init` and `close` follow the task's."""
     transformer = supplied(supplier, node.name, "transform")
     follow_task(transformer, node, TransformerContext(node))

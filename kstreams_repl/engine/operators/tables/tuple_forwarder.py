@@ -8,12 +8,15 @@ Source: Kafka Streams' TimestampedTupleForwarder, TimestampedCacheFlushListener,
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.engine.operators.kernel import inlined, kernel
-from kstreams_repl.engine.operators.operator import NodeContext, Process
+from kstreams_repl.engine.operators.operator import Change, NodeContext, Process
 from kstreams_repl.engine.stores.state_store import NOT_PUT
 from kstreams_repl.system.types import Headers, Initializer, KeyValueMapper, UserFunction
+
+if TYPE_CHECKING:
+    from kstreams_repl.engine.stores.cache.write_back_cache import WriteBackCache
 
 _UNCHANGEABLE = frozenset({int, float, str, bytes, bool, type(None)})
 
@@ -33,7 +36,7 @@ def forwards_on_flush(node: NodeContext, store: Any, forward: Process, send_old_
     return cached
 
 
-def entries_of(cache: Any) -> tuple[Any, ...]:
+def entries_of(cache: WriteBackCache | None) -> tuple[Any, ...]:
     """Return what changes a row in place in a store's write-back cache, four times None without one: `find(key)` returns its slot or None,
     `load(key)` creates the slot from the row below, `rewrite(slot, value, at)` writes it; the type of values that are not objects,
     which have no `data` if there is no row.
@@ -41,11 +44,11 @@ def entries_of(cache: Any) -> tuple[Any, ...]:
     return (None,) * 4 if cache is None else (cache.find, cache.load, cache.rewrite, cache.frozen)
 
 
-def old_value(store: Any) -> Callable[[Any], Any]:
+def old_value(store: Any) -> Callable[[object], object]:
     """Return key -> the current row's value, or None. Works for timestamped and versioned stores: a row begins with its value."""
     get = store.get
 
-    def old(key: object) -> Any:
+    def old(key: object) -> object:
         row = get(key)
         return None if row is None else row[0]
 
@@ -61,7 +64,7 @@ def as_stored(read: UserFunction, first: Initializer) -> UserFunction:
         first: returns the value that stands for a missing row.
     """
 
-    def stored(old: object, *where: object) -> Any:
+    def stored(old: object, *where: object) -> object:
         if type(old) in _UNCHANGEABLE:
             return old
         row = read(*where)
@@ -146,14 +149,14 @@ def derived_table(
         reads_old: with a store, the old value is the store's; otherwise always the parent's.
         hides_unseen: with old values, forward nothing if both new and old are None: the row was never forwarded.
     """
-    keep: Any = None
-    shown: Any = None
+    keep: Keep | None = None
+    shown: Callable[[object], object] | None = None
     hides = hides_unseen and send_old_values
     if store is not None:
         keep = keeper(node, store, forward, send_old_values=send_old_values, versioned=store_versioned)
         shown = old_value(node.store(store)) if reads_old else None
 
-    def derive(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+    def derive(key: object, value: Change, timestamp: int, headers: Headers) -> None:
         new, old, is_latest = value
         new = change(key, new)
         if not send_old_values:

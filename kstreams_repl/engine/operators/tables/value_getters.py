@@ -16,15 +16,16 @@ from kstreams_repl.engine.operators.operator import NodeContext
 from kstreams_repl.engine.operators.tables.transformer_context import start_transformer
 from kstreams_repl.engine.operators.user_functions import joiner_of_side, with_key_of
 from kstreams_repl.system.errors import TopologyError
-from kstreams_repl.system.types import Joiner, Predicate, ProcessorSupplier, ValueMapper
-
-Get = Callable[[Any], tuple[Any, int] | None]
-"""key -> (value, timestamp), or None if there is no row. The value of a row is never None."""
-
-GetAsOf = Callable[[Any, int], tuple[Any, int] | None]
-"""(key, timestamp) -> the row that was valid at that time, or None."""
+from kstreams_repl.system.types import Joiner, Predicate, ProcessorSupplier, ValueMapper, VersionedRecord
 
 Row = tuple[Any, int] | None
+
+Get = Callable[[Any], Row]
+"""key -> (value, timestamp), or None if there is no row. The value of a row is never None."""
+
+GetAsOf = Callable[[Any, int], Row]
+"""(key, timestamp) -> the row that was valid at that time, or None."""
+
 UNKNOWN_TIMESTAMP = -1
 
 
@@ -104,7 +105,7 @@ class StoreGetter(ValueGetter):
         return lambda key, timestamp: _row_of(get(key, timestamp))
 
 
-def _row_of(version: Any) -> Row:
+def _row_of(version: VersionedRecord | None) -> Row:
     return None if version is None else (version[0], version[1])
 
 
@@ -122,7 +123,7 @@ class DerivedGetter(ValueGetter):
         return self.parent.versioned
 
     @abstractmethod
-    def build_derive(self, node: NodeContext) -> Callable[[Any, Row], Row]:
+    def build_derive(self, node: NodeContext) -> Callable[[object, Row], Row]:
         """Return (key, the parent's row) -> row."""
 
     def build(self, node: NodeContext) -> Get:
@@ -141,7 +142,7 @@ class FilterGetter(DerivedGetter):
     predicate: Predicate
     negate: bool = False
 
-    def build_derive(self, node: NodeContext) -> Callable[[Any, Row], Row]:
+    def build_derive(self, node: NodeContext) -> Callable[[object, Row], Row]:
         predicate, negate = self.predicate, self.negate
         return lambda key, row: row if row is not None and bool(predicate(key, row[0])) is not negate else None
 
@@ -153,7 +154,7 @@ class MapValuesGetter(DerivedGetter):
     mapper: ValueMapper
     with_key: bool = False
 
-    def build_derive(self, node: NodeContext) -> Callable[[Any, Row], Row]:
+    def build_derive(self, node: NodeContext) -> Callable[[object, Row], Row]:
         mapper = with_key_of(self.mapper, self.with_key)
 
         def mapped(key: object, row: Row) -> Row:
@@ -175,7 +176,7 @@ class TransformValuesGetter(DerivedGetter):
     def stores(self) -> tuple[str, ...]:
         return self.parent.stores() + self.transformer_stores
 
-    def build_derive(self, node: NodeContext) -> Callable[[Any, Row], Row]:
+    def build_derive(self, node: NodeContext) -> Callable[[object, Row], Row]:
         transform, record = start_transformer(node, self.supplier).transform, node.record
 
         def transformed(key: object, row: Row) -> Row:

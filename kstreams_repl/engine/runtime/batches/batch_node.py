@@ -9,7 +9,7 @@ downstream sees records in the order in which the task took them (`Mixing`). A b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import accumulate, repeat
 from operator import attrgetter
@@ -34,8 +34,8 @@ BATCH_RECORDS = 16_384
 class BatchedRecord(NamedTuple):
     """One record that entered the node, with the context in which its results are forwarded."""
 
-    key: Any
-    value: Any
+    key: object
+    value: object
     timestamp: int
     headers: Headers
     topic: str | None
@@ -202,7 +202,7 @@ class BatchNode:
             all_data: object,
             timestamps: Sequence[int],
             offsets: Sequence[int],
-            all_headers: Any,
+            all_headers: Iterable[Headers],
             raw_keys: Sequence[bytes | None],
             raw_values: Sequence[bytes | None],
         ) -> int:
@@ -228,7 +228,7 @@ class BatchNode:
 
     def _result_of(
         self, chunk: _Chunk, keys: Serde, *, texts: bool, as_json: bool
-    ) -> tuple[BatchResult, Sequence[Any]] | None:
+    ) -> tuple[BatchResult, Sequence[object]] | None:
         """Return what the chunk became, and the values or their JSON; None if a record of the chunk fails."""
         count = len(chunk.timestamps)
         columns = RecordColumns(
@@ -294,7 +294,7 @@ class _Chunk(NamedTuple):
 
     keys: Sequence[Any]
     are_read: bool
-    values: Sequence[Any]
+    values: Sequence[object]
     timestamps: Sequence[int]
     offsets: Sequence[int]
     headers: Sequence[Headers] | None
@@ -311,7 +311,7 @@ class _Chunk(NamedTuple):
             self.raw_keys[rows], self.raw_values[rows],
         )  # fmt: skip
 
-    def key_objects(self, serde: Serde, rows: Sequence[int] | None = None) -> Sequence[Any]:
+    def key_objects(self, serde: Serde, rows: Sequence[int] | None = None) -> Sequence[object]:
         """Return the keys, those of some rows or all."""
         keys = self.keys if rows is None else _picked(self.keys, rows)
         return keys if self.are_read else list(map(serde.deserialize, keys))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from kstreams_repl.engine.operators.operator import NodeContext, Process
 from kstreams_repl.engine.operators.streams.stream_async import StreamAsync
@@ -31,7 +31,7 @@ class TaskCalls:
     def __init__(self) -> None:
         self.nodes: list[AsyncNode] = []
         self.runner: CallRunner | None = None
-        self.arrived: deque[tuple[AsyncNode, Call, Any, BaseException | None]] = deque()
+        self.arrived: deque[tuple[AsyncNode, Call, object, BaseException | None]] = deque()
         self.questions: deque[Callable[[], None]] = deque()
         self._orders: deque[tuple[str, RetryAction, Iterable[int]]] = deque()
         self.replaying: str | None = None

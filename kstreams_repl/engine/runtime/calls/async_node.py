@@ -13,7 +13,6 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
-from typing import Any
 
 from kstreams_repl.engine.operators.operator import NodeContext, Process
 from kstreams_repl.engine.operators.own_copy import own_copy
@@ -51,7 +50,7 @@ class AsyncNode:
         node: NodeContext,
         forward: Process,
         *,
-        arrived: deque[Any],
+        arrived: deque[tuple[AsyncNode, Call, object, BaseException | None]],
         questions: deque[Callable[[], None]],
         dead_letter: Callable[[Exception], bool],
         handled: Callable[[Exception], bool],
@@ -74,11 +73,11 @@ class AsyncNode:
         self.entries: dict[int, Call] = {}
         self.parked: list[tuple[int, int]] = []
         """(when to try again, number of the call), the earliest first."""
-        self._lanes: dict[Any, deque[Call]] = {}
-        self.lanes: dict[Any, deque[Any] | None] = {}
+        self._lanes: dict[object, deque[Call]] = {}
+        self.lanes: dict[object, deque[object] | None] = {}
         """A function's lanes, used by its caller only."""
         self._next = 0
-        self._last_at: tuple[Any, ...] = ()
+        self._last_at: tuple[object, ...] = ()
         self._index = 0
         self._bytes = 0
         self._gone: list[int] = []

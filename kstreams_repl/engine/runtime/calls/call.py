@@ -38,9 +38,9 @@ class Call:
         self.key, self.value = own_copy(key, node=node.name), own_copy(value, node=node.name)
         self.at, self.raw_key, self.raw_value, self.index = at, raw_key, raw_value, index
         self.attempt, self.due, self.cause, self.trace = 1, 0, "", ""
-        self.lane: Any = None
+        self.lane: object = None
         self.done = self.stored = self.changed = False
-        self.result: Any = None
+        self.result: object = None
         self.error: BaseException | None = None
         self.effects: Any = None
         self.row_key: bytes | None = None
@@ -58,7 +58,7 @@ class Call:
         )  # fmt: skip
 
     @property
-    def arguments(self) -> tuple[Any, ...]:
+    def arguments(self) -> tuple[object, ...]:
         """What the function gets: copies, so that a second try, and the record that is forwarded or stored, have the value as it came."""
         operator = self.node.operator
         if operator.is_processor:

@@ -6,7 +6,7 @@ call's own writes of key-value stores.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from inspect import isawaitable
 from typing import Any
@@ -32,12 +32,14 @@ class CallEffects:
         record: the record that is processed.
     """
 
-    def __init__(self, node: NodeContext, call: Any, fixed_key: bool, forward: Process, ask: Callable[[Callable[[], object]], Any]) -> None:
+    def __init__(
+        self, node: NodeContext, call: Any, fixed_key: bool, forward: Process, ask: Callable[[Callable[[], object]], object]
+    ) -> None:
         self._node, self._call, self._ask, self._forward = node, call, ask, forward
-        self._kind: Any = FixedKeyRecord if fixed_key else Record
-        self.record: Any = self._kind(own_copy(call.key), own_copy(call.value), call.timestamp, call.headers)
+        self._kind: type[Record] | type[FixedKeyRecord] = FixedKeyRecord if fixed_key else Record
+        self.record = self._kind(own_copy(call.key), own_copy(call.value), call.timestamp, call.headers)
         self._effects: list[Callable[[], None]] = []
-        self._written: dict[str, dict[Any, Any]] = {}
+        self._written: dict[str, dict[object, object]] = {}
 
     @property
     def call(self) -> CallContext:
@@ -68,7 +70,7 @@ class CallEffects:
         kept = record.with_value(own_copy(record.value))
         self._effects.append(lambda: self._send(target, kept))
 
-    def _send(self, target: Process, record: Any) -> None:
+    def _send(self, target: Process, record: Record | FixedKeyRecord) -> None:
         context = self._node.record
         outer_timestamp, outer_headers = context.timestamp, context.headers
         context.timestamp, context.headers = record.timestamp, record.headers
@@ -91,7 +93,7 @@ class CallStore:
     """A store as a running call sees it."""
 
     def __init__(
-        self, store: Any, written: dict[Any, Any], effects: list[Callable[[], None]], ask: Callable[[Callable[[], object]], Any]
+        self, store: Any, written: dict[object, object], effects: list[Callable[[], None]], ask: Callable[[Callable[[], object]], object]
     ) -> None:
         self._store, self._written, self._effects, self._ask = store, written, effects, ask
 
@@ -102,7 +104,7 @@ class CallStore:
             return self._ask(lambda: value)
         return self._ask(lambda: self._store.get(key))
 
-    def put(self, *arguments: Any) -> None:
+    def put(self, *arguments: object) -> None:
         """Put a value, as it is now, when the call has ended."""
         arguments = own_copy(arguments)
         if len(arguments) == 2:
@@ -111,7 +113,7 @@ class CallStore:
             self._written[_OTHER] = None
         self._effects.append(lambda: self._store.put(*arguments))
 
-    def put_all(self, entries: Any) -> None:
+    def put_all(self, entries: Iterable[tuple[object, object]]) -> None:
         """Put rows when the call has ended."""
         for key, value in entries:
             self.put(key, value)
@@ -134,7 +136,7 @@ class CallStore:
         if not callable(method):
             return method
 
-        def read(*arguments: Any, **more: object) -> Any:
+        def read(*arguments: object, **more: object) -> object:
             if self._written:
                 raise InvalidStateStoreError(
                     f"{name}() of store {self._store.name!r} does not see what this call has written",

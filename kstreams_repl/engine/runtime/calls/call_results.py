@@ -17,7 +17,7 @@ from kstreams_repl.engine.operators.streams.stream_async import AsyncKind, Strea
 from kstreams_repl.engine.runtime.calls.call import Call
 from kstreams_repl.engine.serdes.serde import Serde
 from kstreams_repl.system.errors import InvalidRecordError
-from kstreams_repl.system.types import TopicPartition
+from kstreams_repl.system.types import Headers, TopicPartition
 
 _PLACE = struct.Struct(">iqi")
 _HASH_BYTES = 16
@@ -101,7 +101,7 @@ class CallResults:
             ) from cause
         return _SEVERAL + b"".join(_LENGTH.pack(-1) if part is None else _LENGTH.pack(len(part)) + part for part in parts)
 
-    def decode(self, value: bytes) -> Any:
+    def decode(self, value: bytes) -> object:
         """Return the result of a row."""
         read = self._result_serde.deserialize
         if self._kind is AsyncKind.FILTER:
@@ -158,7 +158,7 @@ class CallResults:
         return min([end, *list(self._open.values()), *(offset for _, offset in self._found.values())])
 
 
-def _flat(headers: Any) -> Iterable[bytes | None]:
+def _flat(headers: Headers | None) -> Iterable[bytes | None]:
     for name, value in headers or ():
         yield name.encode()
         yield value

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kstreams_repl.engine.operators.operator import NodeContext, Process
 from kstreams_repl.engine.operators.streams.stream_filter import StreamFilter
@@ -21,7 +21,11 @@ from kstreams_repl.engine.operators.streams.stream_map import StreamMap
 from kstreams_repl.engine.operators.streams.stream_map_values import StreamMapValues
 from kstreams_repl.engine.operators.streams.stream_peek import StreamPeek
 from kstreams_repl.engine.operators.streams.stream_select_key import StreamSelectKey
+from kstreams_repl.engine.processor.record_context import ContextSnapshot
 from kstreams_repl.system.types import Headers
+
+if TYPE_CHECKING:
+    from kstreams_repl.engine.runtime.queues.record_queue import StreamClock
 
 PARALLEL = (StreamMapValues, StreamFilter, StreamFlatMapValues, StreamMap, StreamFlatMap, StreamSelectKey, StreamPeek)
 """Operators that have no state: what they forward depends on their record alone."""
@@ -29,7 +33,7 @@ AHEAD = 4
 """Records that a node takes in, as a multiple of the threads: a slow one keeps no thread idle at once."""
 
 
-_FORWARDED: ContextVar[list[tuple[Any, Any, int, Headers]]] = ContextVar("kstreams_repl.forwarded")
+_FORWARDED: ContextVar[list[tuple[object, object, int, Headers]]] = ContextVar("kstreams_repl.forwarded")
 """What the function that runs on this thread has forwarded."""
 
 
@@ -59,7 +63,7 @@ class TaskThreads:
         self._handled = handled
         self._nodes: list[_ParallelNode] = []
 
-    def add(self, node: NodeContext, forward: Process, clock: Any, built: Callable[[Process], Process]) -> Process:
+    def add(self, node: NodeContext, forward: Process, clock: StreamClock, built: Callable[[Process], Process]) -> Process:
         """Add a node; return its entry.
 
         Args:
@@ -83,22 +87,22 @@ class _ParallelNode:
         owner: TaskThreads,
         node: NodeContext,
         forward: Process,
-        clock: Any,
+        clock: StreamClock,
         handled: Callable[[str, Exception], bool],
         built: Callable[[Process], Process],
     ) -> None:
         self._owner, self._node, self._forward, self._clock, self._handled = owner, node, forward, clock, handled
         self._process = built(_keep)
         self._most = owner.threads * AHEAD
-        self._running: deque[tuple[Any, Any, Any, int, Running]] = deque()
+        self._running: deque[tuple[ContextSnapshot, bytes | None, bytes | None, int, Running]] = deque()
 
     def enter(self, key: object, value: object, timestamp: int, headers: Headers) -> None:
         """Start a record's function: the node's entry."""
         record = self._node.record
         process = self._process
 
-        def run() -> list[tuple[Any, Any, int, Headers]]:
-            forwarded: list[tuple[Any, Any, int, Headers]] = []
+        def run() -> list[tuple[object, object, int, Headers]]:
+            forwarded: list[tuple[object, object, int, Headers]] = []
             _FORWARDED.set(forwarded)
             process(key, value, timestamp, headers)
             return forwarded
@@ -141,7 +145,7 @@ class _Done:
         except Exception as error:
             self._error = error
 
-    def result(self) -> Any:
+    def result(self) -> object:
         if self._error is not None:
             raise self._error
         return self._result

@@ -13,19 +13,24 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from itertools import repeat
 from types import CodeType, FunctionType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kstreams_repl.engine.operators.batches.partial_columns import Merging, PartialColumns, merging_of
 from kstreams_repl.engine.operators.operator import Operator, Process
 from kstreams_repl.engine.operators.processor_api import ProcessorOperator
+from kstreams_repl.engine.processor.processors import Cancellable
 from kstreams_repl.engine.processor.punctuation import PunctuationType
 from kstreams_repl.engine.runtime.calls.task_threads import PARALLEL
 from kstreams_repl.engine.runtime.compiler.loop_codegen import fuse_rows, node_in_loop
 from kstreams_repl.engine.runtime.nodes.sinks import build_outlet, build_sink
 from kstreams_repl.engine.runtime.task_context import TaskServices
+from kstreams_repl.engine.serdes import Serde
 from kstreams_repl.engine.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from kstreams_repl.system.errors import InvalidStateStoreError, TopologyError, did_you_mean
 from kstreams_repl.system.types import Headers, Outlet, RowLoop
+
+if TYPE_CHECKING:
+    from kstreams_repl.engine.stores.cache.cache_entry import CacheEntry
 
 Guard = Callable[[str, Process], Process]
 """Wraps a node's entry (for processing exception handlers other than "fail")."""
@@ -104,7 +109,7 @@ class TaskNode:
             node=self.name,
         )
 
-    def outlet(self, key_serde: Any, value_serde: Any) -> Outlet | None:
+    def outlet(self, key_serde: Serde, value_serde: Serde) -> Outlet | None:
         if self.sink is None:
             return None
         outlet = build_outlet(self.sink, self.task, key_serde, value_serde)
@@ -122,7 +127,11 @@ class TaskNode:
         assert counter is not None, f"{self.name} forwards rows of a store"
 
         def forward_rows(
-            keys: Sequence[object], values: Sequence[object], timestamps: Sequence[int], headers: Sequence[Headers], entries: Sequence[Any]
+            keys: Sequence[object],
+            values: Sequence[object],
+            timestamps: Sequence[int],
+            headers: Sequence[Headers],
+            entries: Sequence[CacheEntry],
         ) -> bool:
             if watched():
                 return False
@@ -155,7 +164,9 @@ class TaskNode:
     def stream_time(self) -> int:
         return self._clock.now
 
-    def schedule(self, interval_ms: int, punctuation: PunctuationType, callback: Callable[[int], None], start_ms: int | None = None) -> Any:
+    def schedule(
+        self, interval_ms: int, punctuation: PunctuationType, callback: Callable[[int], None], start_ms: int | None = None
+    ) -> Cancellable:
         return self.task.schedule(self.name, interval_ms, punctuation, callback, start_ms)
 
     def remember(self, name: str, read: Callable[[], int], restore: Callable[[int], None]) -> None:
@@ -190,14 +201,14 @@ def fuse(entries: Sequence[Process]) -> Process:
     if len(entries) == 2:
         first, second = entries
 
-        def both(key: object, value: object, timestamp: int, headers: Any) -> None:
+        def both(key: object, value: object, timestamp: int, headers: Headers) -> None:
             first(key, value, timestamp, headers)
             second(key, value, timestamp, headers)
 
         return both
     every = tuple(entries)
 
-    def all_children(key: object, value: object, timestamp: int, headers: Any) -> None:
+    def all_children(key: object, value: object, timestamp: int, headers: Headers) -> None:
         for entry in every:
             entry(key, value, timestamp, headers)
 
@@ -299,7 +310,7 @@ def _above_what_touches_headers(nodes: Mapping[str, Node], children: Mapping[str
 def _with_own_headers(forward: Process) -> Process:
     """Return `forward` with a copy of the headers: headers added downstream must not appear in the record of the node that made it."""
 
-    def forward_with_own_headers(key: object, value: object, timestamp: int, headers: Any) -> None:
+    def forward_with_own_headers(key: object, value: object, timestamp: int, headers: Headers) -> None:
         forward(key, value, timestamp, list(headers))
 
     return forward_with_own_headers

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from kstreams_repl.engine.operators.operator import Process
 from kstreams_repl.engine.processor.record_context import RecordContext
+from kstreams_repl.system.types import Headers
 
 
 class Trace(Protocol):
@@ -29,7 +30,7 @@ def traced(trace: Trace, node: str, entry: Process, record: RecordContext, work:
     """
     note = trace.at
 
-    def entry_with_location(key: object, value: object, timestamp: int, headers: Any) -> None:
+    def entry_with_location(key: object, value: object, timestamp: int, headers: Headers) -> None:
         [caller] = work
         work[0] = node
         note(node, record.topic, record.partition, record.offset)

@@ -17,7 +17,7 @@ from enum import StrEnum
 from itertools import count
 from operator import length_hint
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from kstreams_repl.engine.operators.loop_lines import OWN, Inline, inline_of
@@ -29,6 +29,10 @@ from kstreams_repl.engine.runtime.queues.record_queue import READ_AHEAD, UNREAD
 from kstreams_repl.engine.runtime.task_context import TaskServices
 from kstreams_repl.engine.serdes import Serde
 from kstreams_repl.system.errors import is_interrupt
+from kstreams_repl.system.types import Headers
+
+if TYPE_CHECKING:
+    from kstreams_repl.engine.stores.cache.cache_entry import CacheEntry
 
 Run = Callable[..., int]
 """(keys, values, data, timestamps, offsets, headers, raw_keys, raw_values), columns of equal length: processes all records in order, up
@@ -249,7 +253,7 @@ def _data_of(serde: Serde) -> Callable[[Sequence[bytes | None]], Sequence[bytes 
 def _written(turns: Sequence[Inline], parts: Sequence[Inline], services: TaskServices, *, of_rows: bool = False) -> Run:
     """Generate and compile the loop: read, advance the clock, run the nodes."""
     find = locate_row if of_rows else locate
-    space: dict[str, Any] = dict(zip(_SHARED, (services.record, services.clock, length_hint, find, is_interrupt), strict=True))
+    space: dict[str, object] = dict(zip(_SHARED, (services.record, services.clock, length_hint, find, is_interrupt), strict=True))
     number = count(1)
     before: list[str] = []
     body: list[tuple[str, str]] = []
@@ -309,7 +313,7 @@ def locate(
     offsets: Sequence[int],
     raw_keys: Sequence[bytes | None],
     raw_values: Sequence[bytes | None],
-    headers: Any,
+    headers: Headers,
 ) -> None:
     """Set the coordinates of the current record: the one before the last `left` of the columns."""
     index = len(timestamps) - left - 1
@@ -325,9 +329,9 @@ def locate_row(
     left: int,
     timestamps: Sequence[int],
     offsets: Sequence[int],
-    entries: Sequence[Any],
+    entries: Sequence[CacheEntry],
     _: Sequence[None],
-    headers: object,
+    headers: Headers,
 ) -> None:
     """Set the coordinates of the record that last wrote the current row."""
     entry = entries[len(entries) - left - 1]

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from kstreams_repl.engine.operators.operator import Process
 from kstreams_repl.engine.topology.nodes import Node, ProcessorNode
+from kstreams_repl.system.types import Headers
 
 
 class Observer(Protocol):
@@ -79,7 +80,7 @@ class TapPoints:
 
     def edge(self, entry: Process, *nodes: str) -> Process:
         """Return a copy of the function `entry`; tapping any of the nodes taps it."""
-        copied: Process = _copy(entry)
+        copied = _copy(entry)
         self._note(TapPoint(copied), nodes)
         return copied
 
@@ -116,20 +117,20 @@ def sends_changes(node: Node) -> bool:
     return module != "table_to_stream" and (module.startswith("table_") or module.endswith("_aggregate"))
 
 
-def _copy(entry: Any) -> Any:
+def _copy(entry: Process) -> Process:
     """Return another function object with the same code and the same closure."""
     if isinstance(entry, MethodType):
         return MethodType(_copy_function(entry.__func__), entry.__self__)
     if isinstance(entry, FunctionType):
         return _copy_function(entry)
 
-    def call(key: Any, value: Any, timestamp: int, headers: Any) -> None:
+    def call(key: object, value: object, timestamp: int, headers: Headers) -> None:
         entry(key, value, timestamp, headers)
 
     return call
 
 
-def _copy_function(entry: Any) -> Any:
+def _copy_function(entry: Callable[..., object]) -> FunctionType:
     copied = FunctionType(entry.__code__, entry.__globals__, entry.__name__, entry.__defaults__, entry.__closure__)
     copied.__kwdefaults__ = entry.__kwdefaults__
     copied.__dict__.update(entry.__dict__)
@@ -160,8 +161,8 @@ def _observing(free: int, *, bound: bool) -> CodeType:
     ]
     space: dict[str, Any] = {}
     exec(compile("\n".join(lines), "<tap>", "exec"), space)
-    make: Callable[[], Any] = space["make"]
-    code: CodeType = make().__code__
+    make: Callable[[], FunctionType] = space["make"]
+    code = make().__code__
     assert len(code.co_freevars) == free
     _codes[(free, bound)] = code
     return code

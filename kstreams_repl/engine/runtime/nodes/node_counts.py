@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from kstreams_repl.engine.operators.operator import Process
 from kstreams_repl.engine.topology.nodes import Node, SinkNode, SourceNode
-from kstreams_repl.system.types import Outlet
+from kstreams_repl.system.types import Headers, Outlet
 
 Counter = list[int]
 _NONE = (0,)
@@ -97,7 +96,9 @@ class TaskCounts:
         counter = self.counter(node)
         assert counter is not None, f"{node} forwards rows of a store"
 
-        def counted(keys: Any, values: Any, timestamps: Any, headers: Any) -> None:
+        def counted(
+            keys: Sequence[bytes], values: Sequence[bytes | None], timestamps: Sequence[int], headers: Sequence[Headers] | None
+        ) -> None:
             counter[0] += len(keys)
             outlet(keys, values, timestamps, headers)
 
@@ -141,7 +142,7 @@ class TaskCounts:
 
 
 def _counting(counter: Counter, forward: Process) -> Process:
-    def counted(key: object, value: object, timestamp: int, headers: Any) -> None:
+    def counted(key: object, value: object, timestamp: int, headers: Headers) -> None:
         counter[0] += 1
         forward(key, value, timestamp, headers)
 

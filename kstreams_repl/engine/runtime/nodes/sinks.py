@@ -13,7 +13,7 @@ from kstreams_repl.engine.runtime.nodes.collector import Direct, RowSink, Send, 
 from kstreams_repl.engine.runtime.nodes.handlers import ErrorContext, Response, ask, resolve
 from kstreams_repl.engine.runtime.task_context import TaskServices
 from kstreams_repl.engine.serdes.header_ids import on_the_wire, sends_ids
-from kstreams_repl.engine.serdes.serde import Serde, to_send
+from kstreams_repl.engine.serdes.serde import Serde, Serializer, to_send
 from kstreams_repl.engine.topology.nodes import SinkNode
 from kstreams_repl.engine.topology.table_files import TableFiles
 from kstreams_repl.engine.topology.user_lines import line_of, user_line
@@ -79,7 +79,7 @@ def build_sink(node: SinkNode, context: NodeContext, services: TaskServices) -> 
     send, partition = _with_header_ids(services.collector.sender(topic, site), services.collector.partition_of, key_serde, value_serde)
     to_key, to_value = key_serde.serialize, to_send(value_serde.serialize) if copies else value_serde.serialize
 
-    def sink(key: object, value: object, timestamp: int, headers: Any) -> None:
+    def sink(key: object, value: object, timestamp: int, headers: Headers) -> None:
         try:
             data = to_key(key)
             payload = to_value(value)
@@ -170,12 +170,12 @@ def _chosen(
     suffix: int,
     site: SinkSite,
 ) -> Process:
-    ways: dict[str, tuple[Send, Callable[[str, bytes], int], Callable[[Any], Any], Callable[[Any], Any]]] = {}
+    ways: dict[str, tuple[Send, Callable[[str, bytes], int], Serializer, Serializer]] = {}
     collector, record, drop = services.collector, services.record, services.dropper(site.node)
     topic_of, partitioner, fixed = node.topic_extractor, node.partitioner, node.topic
 
-    def sink_chosen(key: Any, value: Any, timestamp: int, headers: Any) -> None:
-        topic: Any = fixed
+    def sink_chosen(key: object, value: object, timestamp: int, headers: Headers) -> None:
+        topic: object = fixed
         if topic_of is not None:
             topic = topic_of(key, value, SinkMetadata(record.topic, record.partition, record.offset, timestamp, list(headers)))
         if not isinstance(topic, str):
@@ -242,7 +242,7 @@ def _partitions(chosen: Any) -> Sequence[int]:
     raise ValueError(f"expected a partition, a set of partitions or None from the partitioner, got {chosen!r}")
 
 
-def _refusal(node: SinkNode, services: TaskServices, key_serde: object, value_serde: object, site: SinkSite) -> Refuse:
+def _refusal(node: SinkNode, services: TaskServices, key_serde: Serde, value_serde: Serde, site: SinkSite) -> Refuse:
     """Return a function that calls the production handler for a record that cannot be written; without one, or on FAIL, it raises."""
 
     def refuse(key: object, value: object, cause: Exception) -> None:
@@ -273,7 +273,7 @@ def _refusal(node: SinkNode, services: TaskServices, key_serde: object, value_se
 _FITTING = {str: "string", int: "long", float: "double", bytes: "bytes"}
 
 
-def _fails(serde: Any, item: object) -> bool:
+def _fails(serde: Serde, item: object) -> bool:
     try:
         serde.serialize(item)
     except Exception:  # a serde of the user's may raise anything

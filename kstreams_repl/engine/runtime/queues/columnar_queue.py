@@ -10,8 +10,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, repeat
-from typing import Any
 
+from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.runtime.compiler.loop_codegen import Fused, Way
 from kstreams_repl.engine.runtime.queues.record_queue import (
     READ_AHEAD,
@@ -45,7 +45,7 @@ class FusedQueue(RecordQueue):
         self,
         partition: TopicPartition,
         source: Source,
-        record: Any,
+        record: RecordContext,
         clock: StreamClock,
         skipped: frozenset[int] = frozenset(),
         *,
@@ -110,7 +110,7 @@ class FusedQueue(RecordQueue):
         if keys is None or values is None:
             return 0
         none = source.no_headers
-        headers: Any
+        headers: object
         if batch.headers is not None:
             headers = [
                 own if own is not None else [] if none is None else none for own in batch.headers[start:stop]

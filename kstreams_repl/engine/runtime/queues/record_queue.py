@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kstreams_repl.engine.runtime.record_spans import RecordSpans
 
 UNKNOWN = -1
-UNREAD: Any = object()
+UNREAD: object = object()
 """A key or value that is deserialized when its record's turn comes."""
 
 DeserializeMany = Callable[[Sequence[bytes | None]], list[Any]]
@@ -151,8 +151,8 @@ class RecordQueue:
         self.corrupted = False
         self.head_ts = UNKNOWN
         self.head_offset = -1
-        self.head_key: Any = None
-        self.head_value: Any = None
+        self.head_key: object = None
+        self.head_value: object = None
         self.head_headers: Headers = []
         self.head_raw_key: bytes | None = None
         self.head_raw_value: bytes | None = None

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from io import BytesIO
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from kstreams_repl.engine.serdes.schemas.avro_defaults import filled, with_defaults
 from kstreams_repl.engine.serdes.schemas.schema_registry import (
@@ -26,6 +26,11 @@ from kstreams_repl.system.errors import ConfigError, SerializationError
 from kstreams_repl.system.extras import extras
 from kstreams_repl.system.types import Deserialize
 
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+    from confluent_kafka.schema_registry.avro import AvroSerializer
+    from confluent_kafka.serialization import SerializationContext
+
 References = tuple[tuple[str, str, int], ...]
 """(name, subject, version) of each type of another subject, sorted."""
 
@@ -35,7 +40,7 @@ def references_of(given: Mapping[str, tuple[str, int]] | None) -> References:
     return tuple(sorted((name, *logical) for name, logical in (given or {}).items()))
 
 
-def schema_with(references: References, text: str, kind: str) -> Any:
+def schema_with(references: References, text: str, kind: str) -> Schema:
     """Return a schema as the registry's client takes it."""
     from confluent_kafka.schema_registry import Schema, SchemaReference
 
@@ -106,21 +111,21 @@ class AvroFormat:
             return None
         return self.name, self.schema
 
-    def _registered(self) -> Any:
+    def _registered(self) -> Schema | None:
         return None if self.schema is None else schema_with(self.references, self.schema, "AVRO")
 
     @property
     def text(self) -> str:
         return "" if self.schema is None else json.dumps([json_of(self.schema), self.references], sort_keys=True)
 
-    def registered(self, client: object, context: object) -> tuple[str, Any]:
+    def registered(self, client: SchemaRegistryClient, context: SerializationContext) -> tuple[str, Schema]:
         with extras():
             from confluent_kafka.schema_registry.avro import AvroSerializer
 
         library = AvroSerializer(client, self._registered(), conf=self.options.library_settings())
         return _subject(library, context), library._schema
 
-    def writer(self, client: object, context: object) -> Callable[[Any], bytes]:
+    def writer(self, client: SchemaRegistryClient, context: SerializationContext) -> Callable[[object], bytes]:
         with extras():
             from confluent_kafka.schema_registry.avro import AvroSerializer
             from fastavro import schemaless_writer
@@ -158,7 +163,7 @@ class AvroFormat:
 
         return write
 
-    def reader(self, client: object, schema: Any, prefix: bytes) -> Deserialize:
+    def reader(self, client: SchemaRegistryClient, schema: Schema, prefix: bytes) -> Deserialize:
         with extras():
             from confluent_kafka.schema_registry.avro import AvroDeserializer
 
@@ -170,7 +175,7 @@ class AvroFormat:
         start = len(prefix)  # above: equal ones would be compared for each value
         decode = decoder(written)
 
-        def read(data: bytes) -> Any:
+        def read(data: bytes) -> object:
             expect_whole_id("avro", data, start)
             stream = BytesIO(data)
             stream.seek(start)
@@ -188,7 +193,7 @@ class AvroFormat:
         return GUID_PREFIX_BYTES
 
 
-def _subject(library: Any, context: object) -> str:
+def _subject(library: AvroSerializer, context: SerializationContext) -> str:
     return str(library._subject_name_func(context, library._schema_name))
 
 
@@ -215,7 +220,7 @@ def json_of(schema: str) -> Any:
     return json.loads(text) if text[:1] in ("{", "[", '"') else text
 
 
-def layout_of(schema: str) -> Any:
+def layout_of(schema: str) -> object:
     """Return what decides about the bytes of bare Avro: equal for schemas that read each other's without a writer's schema."""
     return _layout(parsed(schema))
 
@@ -269,16 +274,16 @@ _SAFE_DEPTH = 2000
 """Values of so many bytes cannot be nested deeper than fastavro's compiled reader can go; at twice the depth it ends the process."""
 
 
-def decoder(schema: object) -> Callable[[BytesIO, Any, Any], Any]:
+def decoder(schema: object) -> Callable[[BytesIO, Any, Any], object]:
     """Return fastavro's reader; for types that contain themselves the one in Python, which refuses what is nested too deeply."""
     from fastavro import schemaless_reader
 
     if not _contains_itself(schema, ()):
-        quick: Callable[[BytesIO, Any, Any], Any] = schemaless_reader
+        quick: Callable[[BytesIO, Any, Any], object] = schemaless_reader
         return quick
     from fastavro._read_py import schemaless_reader as careful
 
-    def read(stream: BytesIO, written: Any, reader: Any) -> Any:
+    def read(stream: BytesIO, written: Any, reader: Any) -> object:
         return (schemaless_reader if len(stream.getbuffer()) <= _SAFE_DEPTH else careful)(stream, written, reader)
 
     return read
@@ -311,7 +316,7 @@ def bare(schema: str, value_type: type | None) -> Serde:
             raise misfit("avro", value, error) from error
         return out.getvalue()
 
-    def deserialize(data: bytes) -> Any:
+    def deserialize(data: bytes) -> object:
         try:
             value = decode(BytesIO(data), form, None)
         except Exception as error:

@@ -30,7 +30,7 @@ class Default:
     json: Any
     named: JsonMapping
 
-    def value(self) -> Any:
+    def value(self) -> object:
         """Return a new value."""
         return _value(self.schema, self.json, self.named)
 
@@ -84,7 +84,7 @@ def _named(schema: object) -> JsonObject:
     return {name: kind for part in parts if isinstance(part, dict) for name, kind in part.get("__named_schemas", {}).items()}
 
 
-def filled(value: Any) -> Any:
+def filled(value: Any) -> object:
     """Return a value with new defaults in the places of each `Default`; containers are changed in place."""
     kind = type(value)
     if kind is Default:
@@ -103,7 +103,7 @@ def filled(value: Any) -> Any:
 _HOLDERS = frozenset({dict, list, Default})
 
 
-def _value(schema: Any, json: Any, named: Mapping[str, object]) -> Any:
+def _value(schema: Any, json: Any, named: Mapping[str, object]) -> object:
     """Return a default given as JSON as the value that its bytes would be read as."""
     from fastavro.read import LOGICAL_READERS
 

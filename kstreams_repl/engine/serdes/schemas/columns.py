@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from kstreams_repl.engine.serdes.schemas.avro import parsed
 from kstreams_repl.engine.serdes.schemas.protobuf import compiled
 from kstreams_repl.system.types import JsonMapping, JsonObject
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 _PRIMITIVES = {
     "null": pa.null(), "boolean": pa.bool_(), "int": pa.int32(), "long": pa.int64(), "float": pa.float32(), "double": pa.float64(),
@@ -108,7 +111,7 @@ _NUMBERS = {
 """No unsigned columns: neither Delta nor Iceberg has them."""
 
 
-def _of_message(message: Any, inside: tuple[str, ...]) -> list[pa.Field]:
+def _of_message(message: Descriptor, inside: tuple[str, ...]) -> list[pa.Field]:
     if message.full_name in inside:
         raise NoColumnError(f"its message {message.full_name} contains itself")
     fields = []
@@ -121,7 +124,7 @@ def _of_message(message: Any, inside: tuple[str, ...]) -> list[pa.Field]:
     return fields
 
 
-def _of_field(field: Any, inside: tuple[str, ...]) -> pa.DataType:
+def _of_field(field: FieldDescriptor, inside: tuple[str, ...]) -> pa.DataType:
     message = field.message_type
     if message is None:
         kinds = {getattr(field, f"TYPE_{name}"): column for name, column in _NUMBERS.items()}
@@ -185,14 +188,14 @@ def _json_type(schema: object, root: object, inside: tuple[str, ...], path: str)
     return _JSON[kinds], kinds == "null"
 
 
-def _of_constants(schema: JsonMapping) -> Any:
+def _of_constants(schema: JsonMapping) -> list[str] | None:
     """Return the types of `enum` or `const`, for a schema that gives no type."""
     values = schema.get("enum", [schema["const"]] if "const" in schema else [])
     names = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
     return sorted({names.get(type(value), "object") for value in values}) or None
 
 
-def _resolved(target: str, root: object, where: str) -> Any:
+def _resolved(target: str, root: object, where: str) -> object:
     """Return the part of the schema that a reference within it names."""
     inner = root
     path, _, pointer = target.partition("#")

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from kstreams_repl.engine.serdes.schemas import avro, protobuf
@@ -29,6 +29,10 @@ from kstreams_repl.engine.serdes.serde import Serde
 from kstreams_repl.system.errors import SchemaRegistryError
 from kstreams_repl.system.extras import extras
 from kstreams_repl.system.secrets import Secret
+
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import RegisteredSchema, Schema, SchemaRegistryClient
+    from google.protobuf.descriptor import FileDescriptor
 
 T = TypeVar("T")
 
@@ -179,7 +183,7 @@ class RegistryQuestions:
                 self._client.set_compatibility(subject, own)
             self._client.register_schema(subject, schema, declared.format.options.normalize)  # type: ignore[union-attr]
 
-    def _misfit(self, declared: Declared, subject: str, schema: Any, latest: Any, version: str) -> str | None:
+    def _misfit(self, declared: Declared, subject: str, schema: Schema, latest: RegisteredSchema, version: str) -> str | None:
         """Return why a schema does not fit its subject's versions, with the fields that have changed; None: it fits."""
         schema = _as_text(declared, schema)
         if self._is_apicurio and (schema.references or _is_compiled(schema) or _is_compiled(latest.schema)):
@@ -195,14 +199,14 @@ class RegistryQuestions:
         words = _MESSAGE.findall(" ".join(answer.get("messages") or ())) or _REASON.findall(answer.get("reason") or "")
         return ": ".join(filter(None, (named, "; ".join(words))))
 
-    def _registered(self, declared: Declared) -> tuple[str, Any]:
+    def _registered(self, declared: Declared) -> tuple[str, Schema]:
         from confluent_kafka.serialization import MessageField, SerializationContext
 
         assert declared.format is not None
         usage = declared.usage
         return declared.format.registered(self._client, SerializationContext(usage.topic or "", getattr(MessageField, usage.part.upper())))
 
-    def _latest(self, subject: str) -> Any:
+    def _latest(self, subject: str) -> RegisteredSchema | None:
         return _unless_missing(self._client.get_latest_version, subject)
 
     def _has(self, subject: str, schema: object) -> bool:
@@ -247,7 +251,7 @@ def _unless_missing(ask: Callable[..., T], *about: object) -> T | None:
         return None
 
 
-def _as_text(declared: Declared, schema: Any) -> Any:
+def _as_text(declared: Declared, schema: Schema) -> Schema:
     """Return the schema as its author wrote it: serializers register Protobuf in compiled form."""
     from confluent_kafka.schema_registry import Schema
 
@@ -255,18 +259,18 @@ def _as_text(declared: Declared, schema: Any) -> Any:
     return Schema(text, "PROTOBUF", schema.references) if schema.schema_type == "PROTOBUF" and text else schema
 
 
-def _is_compiled(schema: Any) -> bool:
+def _is_compiled(schema: Schema) -> bool:
     return schema.schema_type == "PROTOBUF" and "message" not in schema.schema_str
 
 
-def fields_of(client: object, schema: Any) -> dict[str, Any]:
+def fields_of(client: SchemaRegistryClient, schema: Schema) -> dict[str, object]:
     """Return the fields of a schema by name, those of nested values behind a dot, each with what decides about it."""
     if schema.schema_type == "PROTOBUF":
         return dict(_proto_fields(protobuf.descriptor(client, schema)))
     return dict(_json_fields(json.loads(schema.schema_str), ""))
 
 
-def _json_fields(schema: object, at: str) -> Iterator[tuple[str, Any]]:
+def _json_fields(schema: object, at: str) -> Iterator[tuple[str, object]]:
     """Yield the fields of an Avro record or a JSON object, in it and below it."""
     if isinstance(schema, list):
         for one in schema:
@@ -284,7 +288,7 @@ def _json_fields(schema: object, at: str) -> Iterator[tuple[str, Any]]:
             yield from _json_fields(schema.get(inner), at)
 
 
-def _proto_fields(file: Any) -> Iterator[tuple[str, Any]]:
+def _proto_fields(file: FileDescriptor) -> Iterator[tuple[str, object]]:
     kinds = list(file.message_types_by_name.values())
     for kind in kinds:
         kinds += kind.nested_types

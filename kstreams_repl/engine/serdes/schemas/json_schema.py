@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from kstreams_repl.engine.serdes.json_text import JSON
 from kstreams_repl.engine.serdes.schemas.avro import AvroFormat, References, misfit, references_of, schema_with
@@ -14,6 +14,7 @@ from kstreams_repl.engine.serdes.schemas.schema_registry import (
     GUID_PREFIX_BYTES,
     RegistryArguments,
     RegistryOptions,
+    SchemaFormat,
     expect_whole_id,
     registry_serde,
     with_id,
@@ -23,6 +24,13 @@ from kstreams_repl.engine.serdes.serde import Serde, wrong_bytes
 from kstreams_repl.system.errors import ConfigError, SerializationError
 from kstreams_repl.system.extras import extras
 from kstreams_repl.system.types import Deserialize
+
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+    from confluent_kafka.schema_registry.json_schema import JSONSerializer
+    from confluent_kafka.serialization import SerializationContext
+    from jsonschema.protocols import Validator
+
 
 
 def json_schema(
@@ -92,11 +100,11 @@ class JsonSchemaFormat:
             return None
         return self.name, self.schema
 
-    def registered(self, client: object, context: object) -> tuple[str, Any]:
+    def registered(self, client: SchemaRegistryClient, context: SerializationContext) -> tuple[str, Schema]:
         library = self._serializer(client)
         return str(library._subject_name_func(context, library._schema_name)), library._schema
 
-    def _serializer(self, client: object) -> Any:
+    def _serializer(self, client: SchemaRegistryClient) -> JSONSerializer:
         with extras():
             from confluent_kafka.schema_registry.json_schema import JSONSerializer
 
@@ -104,7 +112,7 @@ class JsonSchemaFormat:
         schema = None if self.schema is None else schema_with(self.references, self.schema, "JSON")
         return JSONSerializer(schema, client, conf=settings, json_encode=_encode)
 
-    def writer(self, client: object, context: object) -> Callable[[Any], bytes]:
+    def writer(self, client: SchemaRegistryClient, context: SerializationContext) -> Callable[[object], bytes]:
         call = with_id(self._serializer(client), context, self.options)
         convert = from_value_type(self.value_type, "json")
 
@@ -120,13 +128,13 @@ class JsonSchemaFormat:
 
         return write
 
-    def reader(self, client: object, schema: Any, prefix: bytes) -> Deserialize:
+    def reader(self, client: SchemaRegistryClient, schema: Schema, prefix: bytes) -> Deserialize:
         if schema.schema_type != "JSON":
             raise wrong_bytes("json_schema", prefix, f"a JSON value, not one of {schema.schema_type or 'AVRO'}")
         convert = to_value_type(self.value_type)
         check, start = _validator(schema, client) if self.validate else None, len(prefix)
 
-        def read(data: bytes) -> Any:
+        def read(data: bytes) -> object:
             expect_whole_id("json_schema", data, start)
             value = JSON.deserialize(bytes(data[start:]))
             try:
@@ -150,7 +158,7 @@ def _encode(value: object) -> str:
     return str((JSON.serialize(value) or b"null").decode())
 
 
-def _validator(schema: Any, client: object) -> Any:
+def _validator(schema: Schema, client: SchemaRegistryClient) -> Validator:
     from confluent_kafka.schema_registry.json_schema import _resolve_named_schema
     from jsonschema.validators import validator_for
 
@@ -167,25 +175,23 @@ class AnyFormat:
     text = ""
     record_schema = None
 
-    def registered(self, client: object, context: object) -> tuple[str, Any]:
+    def registered(self, client: SchemaRegistryClient, context: SerializationContext) -> tuple[str, Schema]:
         raise AssertionError("unreachable: its schema is the registry's")
 
-    def writer(self, client: Any, context: Any) -> Callable[[Any], bytes]:
+    def writer(self, client: SchemaRegistryClient, context: SerializationContext) -> Callable[[object], bytes]:
         if context.topic == "":
             raise SerializationError("the registry serde cannot write without a topic", hint="serde.for_topic('orders')")
         subject = f"{context.topic}-{context.field}"
         latest = client.get_latest_version(subject).schema
-        write: Callable[[Any], bytes] = self._format(latest.schema_type, latest).writer(client, context)
-        return write
+        return self._format(latest.schema_type, latest).writer(client, context)
 
-    def reader(self, client: object, schema: Any, prefix: bytes) -> Deserialize:
-        read: Deserialize = self._format(schema.schema_type, None).reader(client, schema, prefix)
-        return read
+    def reader(self, client: SchemaRegistryClient, schema: Schema, prefix: bytes) -> Deserialize:
+        return self._format(schema.schema_type, None).reader(client, schema, prefix)
 
     def id_size(self, data: bytes) -> int:
         raise AssertionError("unreachable: it writes no ids into headers")
 
-    def _format(self, kind: str | None, latest: Any) -> Any:
+    def _format(self, kind: str | None, latest: Schema | None) -> SchemaFormat:
         newest = RegistryOptions(self.options.registry, auto_register=False, use_latest=True)
         if kind == "PROTOBUF":
             return ProtobufFormat(None, None, None if latest is None else latest.schema_str, newest)

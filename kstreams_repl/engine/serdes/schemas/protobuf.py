@@ -12,7 +12,7 @@ from functools import cache
 from io import BytesIO
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from kstreams_repl.engine.serdes.schemas.avro import misfit
 from kstreams_repl.engine.serdes.schemas.schema_registry import (
@@ -28,7 +28,17 @@ from kstreams_repl.engine.serdes.schemas.schema_registry import (
 from kstreams_repl.engine.serdes.serde import Serde, wrong_bytes
 from kstreams_repl.system.errors import ConfigError
 from kstreams_repl.system.extras import extras
-from kstreams_repl.system.types import Deserialize
+from kstreams_repl.system.types import Deserialize, JsonObject
+
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+    from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
+    from confluent_kafka.serialization import SerializationContext
+    from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+    from google.protobuf.descriptor_pool import DescriptorPool
+    from google.protobuf.message import Message
+
 
 _MAIN = "kstreams_value.proto"
 
@@ -92,7 +102,7 @@ class ProtobufFormat:
     def text(self) -> str:
         if self.message is None:
             return "" if self.schema is None else f"{self.message_name or ''} of {self.schema}"
-        descriptor: Any = self.message.DESCRIPTOR  # type: ignore[attr-defined]
+        descriptor: Descriptor = self.message.DESCRIPTOR  # type: ignore[attr-defined]
         return f"{descriptor.full_name} of {descriptor.file.serialized_pb!r}"
 
     @property
@@ -101,7 +111,7 @@ class ProtobufFormat:
             return None
         return (self.name, self.schema) if self.message_name is None else (self.name, self.schema, self.message_name)
 
-    def registered(self, client: object, context: object) -> tuple[str, Any]:
+    def registered(self, client: SchemaRegistryClient, context: SerializationContext) -> tuple[str, Schema]:
         with extras():
             from confluent_kafka.schema_registry import Schema
             from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
@@ -114,7 +124,7 @@ class ProtobufFormat:
         subject = str(library._subject_name_func(context, kind.DESCRIPTOR.full_name))
         return subject, Schema(library._schema.schema_str, "PROTOBUF", uses)
 
-    def writer(self, client: object, context: object) -> Callable[[Any], bytes]:
+    def writer(self, client: SchemaRegistryClient, context: SerializationContext) -> Callable[[object], bytes]:
         with extras():
             from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 
@@ -142,7 +152,7 @@ class ProtobufFormat:
 
         return write
 
-    def _newest(self, library: Any, client: Any, context: object) -> bytes | None:
+    def _newest(self, library: ProtobufSerializer, client: SchemaRegistryClient, context: SerializationContext) -> bytes | None:
         """Return the prefix with the subject's newest schema; None if it has rules, which the library applies value by value."""
         name = library._msg_class.DESCRIPTOR.full_name
         latest = client.get_latest_version(library._subject_name_func(context, name))
@@ -153,14 +163,14 @@ class ProtobufFormat:
         library._encode_varints(out, library._index_array, zigzag=True)
         return out.getvalue()
 
-    def reader(self, client: object, schema: Any, prefix: bytes) -> Deserialize:
+    def reader(self, client: SchemaRegistryClient, schema: Schema, prefix: bytes) -> Deserialize:
         if schema.schema_type != "PROTOBUF":
             raise wrong_bytes("protobuf", prefix, f"a Protobuf value, not one of {schema.schema_type or 'AVRO'}")
         own: Any = self.message or (compiled(self.schema, self.message_name) if self.schema is not None else None)
         begin, dicts = len(prefix), self.message is None
-        kinds: dict[tuple[int, ...], tuple[Any, Callable[[Any], dict[str, Any]]]] = {}
+        kinds: dict[tuple[int, ...], tuple[type[Message], Callable[[Message], JsonObject]]] = {}
 
-        def read(data: bytes) -> Any:
+        def read(data: bytes) -> object:
             indexes, start = _indexes(data, begin)
             expect_whole_id("protobuf", data, start)
             found = kinds.get(indexes)
@@ -231,7 +241,7 @@ def compiled(schema: str, message: str | None) -> Any:
 
 
 @cache
-def _pool_of(files: tuple[tuple[str, str], ...]) -> tuple[Any, str]:
+def _pool_of(files: tuple[tuple[str, str], ...]) -> tuple[DescriptorPool, str]:
     """Compile .proto texts, or descriptors in base64 as Confluent's serializers register them; return their pool and the last name."""
     with extras():
         from google.protobuf import descriptor_pb2, descriptor_pool
@@ -258,7 +268,7 @@ def _pool_of(files: tuple[tuple[str, str], ...]) -> tuple[Any, str]:
     return pool, files[-1][0]
 
 
-def _add_known(pool: Any, name: str) -> None:
+def _add_known(pool: DescriptorPool, name: str) -> None:
     """Add a file that ships with protobuf, with those that it imports."""
     from google.protobuf import descriptor_pb2, descriptor_pool
 
@@ -272,7 +282,7 @@ def _add_known(pool: Any, name: str) -> None:
     pool.Add(copy)
 
 
-def _protoc(texts: Sequence[tuple[str, str]]) -> Any:
+def _protoc(texts: Sequence[tuple[str, str]]) -> FileDescriptorSet:
     """Compile .proto texts by protoc."""
     with extras():
         import grpc_tools
@@ -293,11 +303,11 @@ def _protoc(texts: Sequence[tuple[str, str]]) -> Any:
         return descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes())
 
 
-def descriptor(client: Any, schema: Any) -> Any:
+def descriptor(client: SchemaRegistryClient, schema: Schema) -> FileDescriptor:
     """Return the compiled file of a schema in the registry, with those that it refers to."""
     files: dict[str, str] = {}
 
-    def collect(one: Any) -> None:
+    def collect(one: Schema) -> None:
         for used in one.references or ():
             if used.name not in files:
                 referenced = client.get_version(used.subject, used.version, True).schema
@@ -309,9 +319,9 @@ def descriptor(client: Any, schema: Any) -> Any:
     return pool.FindFileByName(name)
 
 
-def _message_at(file: Any, indexes: tuple[int, ...], own: Any, data: bytes) -> Any:
+def _message_at(file: FileDescriptor, indexes: tuple[int, ...], own: type[Message] | None, data: bytes) -> Any:
     """Return the class of the message that indexes name in the writer's file; `own`, if it is that message or one that the file lacks."""
-    kinds: Sequence[Any] = list(file.message_types_by_name.values())
+    kinds: Sequence[Descriptor] = list(file.message_types_by_name.values())
     kind = None
     for index in indexes:
         if index >= len(kinds):
@@ -326,7 +336,7 @@ def _message_at(file: Any, indexes: tuple[int, ...], own: Any, data: bytes) -> A
     return own
 
 
-def _has(pool: Any, name: str) -> bool:
+def _has(pool: DescriptorPool, name: str) -> bool:
     try:
         pool.FindMessageTypeByName(name)
     except KeyError:
@@ -334,14 +344,14 @@ def _has(pool: Any, name: str) -> bool:
     return True
 
 
-def _indexes_of(message: Any) -> tuple[int, ...]:
+def _indexes_of(message: Descriptor) -> tuple[int, ...]:
     """Return where a message is in its own file."""
     outer = message.containing_type
     kinds = message.file.message_types_by_name.values() if outer is None else outer.nested_types
     return (*(() if outer is None else _indexes_of(outer)), [kind.full_name for kind in kinds].index(message.full_name))
 
 
-def _class_of(descriptor: object) -> Any:
+def _class_of(descriptor: Descriptor) -> Any:
     from google.protobuf.message_factory import GetMessageClass
 
     return GetMessageClass(descriptor)
@@ -351,7 +361,7 @@ def _class_of(descriptor: object) -> Any:
 
 
 @cache
-def dict_of(descriptor: Any) -> Callable[[Any], dict[str, Any]]:
+def dict_of(descriptor: Descriptor) -> Callable[[Message], JsonObject]:
     """Return the function from a message to its fields that are set, or have a default, as Python values."""
     names = [field.name for field in descriptor.fields]
     if len(names) > 1 and all(_is_scalar(field) and not field.has_presence for field in descriptor.fields):
@@ -359,7 +369,7 @@ def dict_of(descriptor: Any) -> Callable[[Any], dict[str, Any]]:
         return lambda message: dict(zip(names, values_of(message), strict=True))
     steps = [(field.name, field.has_presence, None if _is_scalar(field) else _converter(field)) for field in descriptor.fields]
 
-    def convert(message: Any) -> dict[str, Any]:
+    def convert(message: Message) -> JsonObject:
         found = {}
         for name, has_presence, plain in steps:
             if not has_presence or message.HasField(name):
@@ -370,11 +380,11 @@ def dict_of(descriptor: Any) -> Callable[[Any], dict[str, Any]]:
     return convert
 
 
-def _is_scalar(field: Any) -> bool:
+def _is_scalar(field: FieldDescriptor) -> bool:
     return field.message_type is None and field.enum_type is None and not field.is_repeated
 
 
-def _converter(field: Any) -> Callable[[Any], Any]:
+def _converter(field: FieldDescriptor) -> Callable[[Any], object]:
     """Return the function from the value of an enum, a message, a list or a map to a Python value."""
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
         plain = _plain(field.message_type.fields_by_name["value"])
@@ -383,7 +393,7 @@ def _converter(field: Any) -> Callable[[Any], Any]:
     return (lambda value: [plain(item) for item in value]) if field.is_repeated else plain
 
 
-def _plain(field: Any) -> Callable[[Any], Any]:
+def _plain(field: FieldDescriptor) -> Callable[[Any], object]:
     """Return the function from one value of a field to a Python value."""
     if field.enum_type is not None:
         names = {number: constant.name for number, constant in field.enum_type.values_by_number.items()}
@@ -394,7 +404,7 @@ def _plain(field: Any) -> Callable[[Any], Any]:
     return _SPECIAL.get(kind.full_name) or (lambda value: dict_of(kind)(value))  # looked up when used: a message may contain itself
 
 
-_SPECIAL: dict[str, Callable[[Any], Any]] = {
+_SPECIAL: dict[str, Callable[[Any], object]] = {
     "google.protobuf.Timestamp": lambda value: value.ToDatetime(tzinfo=UTC),
     "google.protobuf.Duration": lambda value: value.ToTimedelta(),
     **{

@@ -16,7 +16,7 @@ import atexit
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Literal, NoReturn, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypedDict
 from uuid import UUID
 
 from kstreams_repl.engine.serdes.header_ids import Framed
@@ -32,6 +32,10 @@ from kstreams_repl.system.extras import extras
 from kstreams_repl.system.secrets import Secret
 from kstreams_repl.system.types import Deserialize
 
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import RegisteredSchema, Schema, SchemaRegistryClient
+    from confluent_kafka.serialization import SerializationContext
+
 PREFIX = "schema.registry."
 """Prefix of the settings of an application that are passed to the registry's client: ``schema.registry.url``, …"""
 _PREFIX_BYTES = 5
@@ -41,14 +45,14 @@ Settings = tuple[tuple[str, Any], ...]
 Part = Literal["key", "value"]
 _SECRET_WORDS = ("user.info", "password", "secret", "token")
 _default: Settings = ()
-_DEFAULTS: dict[str, Any] = {"timeout": 10, "max.retries": 2, "retries.wait.ms": 200, "retries.max.wait.ms": 1000}
+_DEFAULTS: dict[str, object] = {"timeout": 10, "max.retries": 2, "retries.wait.ms": 200, "retries.max.wait.ms": 1000}
 _NUMBERS = (*_DEFAULTS, "cache.capacity", "cache.latest.ttl.sec")
 
 
 class RegistryArguments(TypedDict, total=False):
     """Keyword arguments that the serdes of all schema formats take."""
 
-    registry: str | Mapping[str, Any] | None
+    registry: str | Mapping[str, object] | None
     subject: str
     auto_register: bool
     use_latest: bool
@@ -97,10 +101,10 @@ class RegistryOptions:
         """Whether schema ids are written into headers."""
         return self.schema_id_serializer == "header"
 
-    def library_settings(self) -> dict[str, Any]:
+    def library_settings(self) -> dict[str, object]:
         """Return the settings of Confluent's serializers."""
         strategy = _STRATEGIES.get(self.subject)
-        naming: dict[str, Any] = {"subject.name.strategy.type": strategy}
+        naming: dict[str, object] = {"subject.name.strategy.type": strategy}
         if strategy is None:
             naming = {"subject.name.strategy": lambda context, name: self.subject.format(topic=context.topic, part=context.field)}
         if self.in_header:
@@ -133,13 +137,13 @@ class SchemaFormat(Protocol):
     def record_schema(self) -> tuple[str, ...] | None:
         """`Serde.record_schema`; None: values are not dicts, or the schema is not here as a whole."""
 
-    def registered(self, client: object, context: object) -> tuple[str, Any]:
+    def registered(self, client: SchemaRegistryClient, context: SerializationContext) -> tuple[str, Schema]:
         """Return the subject and the declared schema, as `writer` registers it."""
 
-    def writer(self, client: object, context: object) -> Callable[[Any], bytes]:
+    def writer(self, client: SchemaRegistryClient, context: SerializationContext) -> Callable[[object], bytes]:
         """Return the function that writes values of one topic, with the schema's id in front wherever it is sent."""
 
-    def reader(self, client: object, schema: object, prefix: bytes) -> Deserialize:
+    def reader(self, client: SchemaRegistryClient, schema: Schema, prefix: bytes) -> Deserialize:
         """Return the function that reads values with this writer's schema; they begin with this prefix."""
 
     def id_size(self, data: bytes) -> int:
@@ -158,9 +162,9 @@ class Usage:
 def registry_serde(format: SchemaFormat, usage: Usage = Usage()) -> Serde:  # noqa: B008 - frozen
     """Return the serde of a schema format, for one usage."""
     readers: dict[bytes, Deserialize] = {}
-    write: Callable[[Any], bytes] | None = None
+    write: Callable[[object], bytes] | None = None
 
-    def client() -> Any:
+    def client() -> SchemaRegistryClient:
         return client_of(format.options.registry or usage.registry or _default)
 
     def serialize(value: object) -> bytes:
@@ -172,7 +176,7 @@ def registry_serde(format: SchemaFormat, usage: Usage = Usage()) -> Serde:  # no
         except Exception as error:
             _fail(error, f"write a {usage.part} of {usage.topic or 'a topic'} as {format.name}")
 
-    def deserialize(data: bytes) -> Any:
+    def deserialize(data: bytes) -> object:
         read = readers.get(data[:_PREFIX_BYTES])
         if read is None:
             prefix = _prefix_of(data)
@@ -209,11 +213,11 @@ def _prefix_of(data: bytes) -> bytes | None:
     return None if size is None or len(data) < size else bytes(data[:size])
 
 
-def _schema_at(client: Any, prefix: bytes) -> Any:
+def _schema_at(client: SchemaRegistryClient, prefix: bytes) -> Schema:
     return client.get_schema(shown_id(prefix)) if prefix[:1] == _MAGIC else client.get_schema_by_guid(shown_id(prefix))
 
 
-def _refuse_read_rules(schema: Any, prefix: bytes) -> None:
+def _refuse_read_rules(schema: Schema, prefix: bytes) -> None:
     """Raise if values of a schema are converted by rules when they are read, such as decrypted: without them they would be other values.
 
     Rules that only check a value, and those of migrations, which Confluent's deserializers apply with ``use.latest.version``, pass.
@@ -245,7 +249,7 @@ def shown_id(prefix: bytes) -> int | str:
     return int.from_bytes(prefix[1:], "big") if prefix[:1] == _MAGIC else str(UUID(bytes=prefix[1:]))
 
 
-def id_of(registered: Any, options: RegistryOptions) -> bytes:
+def id_of(registered: RegisteredSchema, options: RegistryOptions) -> bytes:
     """Return the prefix of a registered schema.
 
     Raises:
@@ -258,14 +262,14 @@ def id_of(registered: Any, options: RegistryOptions) -> bytes:
     return _GUID_MAGIC + UUID(registered.guid).bytes
 
 
-def with_id(library: Any, context: Any, options: RegistryOptions) -> Callable[[Any], bytes]:
+def with_id(library: Callable[..., Any], context: SerializationContext, options: RegistryOptions) -> Callable[[object], bytes]:
     """Return the library's serializer of one topic; what it would write into a header is in front of its result."""
     if not options.in_header:
         return lambda value: bytes(library(value, context))
     from confluent_kafka.serialization import SerializationContext
     from confluent_kafka.serialization import SerializationError as Refused
 
-    def call(value: Any) -> bytes:
+    def call(value: object) -> bytes:
         own = SerializationContext(context.topic, context.field, [])
         try:
             data: bytes = library(value, own)
@@ -285,7 +289,7 @@ def _no_guid() -> SchemaRegistryError:
     )
 
 
-def _first(format: SchemaFormat, client: object, usage: Usage) -> Callable[[Any], bytes]:
+def _first(format: SchemaFormat, client: SchemaRegistryClient, usage: Usage) -> Callable[[object], bytes]:
     from confluent_kafka.serialization import MessageField, SerializationContext
 
     if usage.topic is None and format.options.subject in ("topic", "topic_record"):
@@ -348,7 +352,7 @@ def is_registered(data: bytes) -> bool:
 
 
 @cache
-def client_of(registry: Settings) -> Any:
+def client_of(registry: Settings) -> SchemaRegistryClient:
     """Return this process's client of a registry. It keeps schemas by id for ever.
 
     Raises:
@@ -376,7 +380,7 @@ def client_of(registry: Settings) -> Any:
     return client
 
 
-def _numbers(settings: Mapping[str, object]) -> dict[str, Any]:
+def _numbers(settings: Mapping[str, object]) -> dict[str, object]:
     """Convert numbers that a properties file gives as text; a password of digits stays text."""
     return {
         name: int(value) if name in _NUMBERS and isinstance(value, str) and value.isdigit() else value

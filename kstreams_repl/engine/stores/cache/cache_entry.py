@@ -13,6 +13,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
+from kstreams_repl.system.types import Headers
+
 
 class EntryState(Enum):
     """The state of an entry. Compare with ``is``: writes do so once per record."""
@@ -54,11 +56,11 @@ class CacheEntry:
     at: int
     """The item's timestamp; 0 in stores without timestamps."""
     state: EntryState
-    topic: Any
+    topic: str | None
     partition: int
     offset: int
     timestamp: int
-    headers: Any
+    headers: Headers
 
 
 def is_deletion(value: object) -> bool:
@@ -73,5 +75,5 @@ def length(value: Any) -> int:
     return len(value) if kind is str or kind is bytes else 0
 
 
-def headers_length(headers: Any) -> int:
+def headers_length(headers: Headers) -> int:
     return sum(len(name) + len(data or b"") for name, data in headers) if headers else 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.serdes.serde import of_values
@@ -55,7 +55,7 @@ class EntryFlush:
         self.listener: EntryListener | None = None
         self.outlet: Outlet | None = None
         self.loop: RowLoop | None = None
-        self.keys_of: Callable[[list[bytes]], list[Any]] = list
+        self.keys_of: Callable[[list[bytes]], Sequence[object]] = list
         self.with_context = True
 
     def _count_odd_writes(self) -> int | None:
@@ -93,7 +93,7 @@ class EntryFlush:
         Args:
             frozen: those whose value is a `Frozen`.
         """
-        old_objects: dict[bytes, Any] = {}
+        old_objects: dict[bytes, object] = {}
         deletions = [slot for slot in frozen if slot.value.data is None]
         if self.listener is not None and (deletions or self._send_old_values):
             old_objects = self._read_old(leaving if self._send_old_values else deletions)
@@ -110,7 +110,7 @@ class EntryFlush:
         if self.listener is not None and not self._forward_together(leaving, timestamps, stored):
             self._forward(leaving, old_objects.get if self._send_old_values else None, self.listener)
 
-    def item(self, slot: CacheEntry) -> Any:
+    def item(self, slot: CacheEntry) -> object:
         """Return what a read of the entry returns."""
         value = slot.value
         if type(value) is Frozen:
@@ -196,7 +196,7 @@ class EntryFlush:
         for slot in leaving:
             slot.state = EntryState.CLEAN
 
-    def _read_old(self, leaving: list[CacheEntry]) -> dict[bytes, Any]:
+    def _read_old(self, leaving: list[CacheEntry]) -> dict[bytes, object]:
         """Return the objects of the rows below the entries, where there are rows."""
         read, decode = self._rows.get, self._codec.decode
         return {slot.key: decode(stored) for slot in leaving if (stored := read(slot.key)) is not None}

@@ -16,7 +16,7 @@ from kstreams_repl.engine.stores.cache.sorted_keys import SortedKeys
 ENTRY_OVERHEAD = 8 + 8 + 8 + 1 + 8 + 8 + 4
 """Three references of a node, the dirty flag, and timestamp, offset, partition of the entry's context; in bytes."""
 
-Entry = tuple[int, Any, bytes | None, Any, int, int, int, Any]
+Entry = tuple[int, Any, bytes | None, str | None, int, int, int, Any]
 """(size in bytes, item, bytes if serialized, topic, partition, offset, timestamp, headers). A tombstone has neither item nor bytes."""
 
 SIZE, ITEM, STORED, TOPIC, PARTITION, OFFSET, TIMESTAMP, HEADERS = range(8)

@@ -11,7 +11,7 @@ Immutable values stay objects until they are flushed; mutable ones are serialize
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Protocol
 
@@ -124,7 +124,7 @@ class WriteBackCache:
         return self._bytes.texts
 
     def _make_access(
-        self, context: Any
+        self, context: RecordContext
     ) -> tuple[
         Deserialize,
         Callable[[bytes, object], None],
@@ -279,7 +279,7 @@ class WriteBackCache:
             self._flush.with_context = False
             self._leave_contexts_out()
 
-    def set_row_loop(self, keys_of: Callable[[list[bytes]], list[Any]], loop: RowLoop) -> None:
+    def set_row_loop(self, keys_of: Callable[[list[bytes]], Sequence[object]], loop: RowLoop) -> None:
         """Forward flushed rows by `loop` instead of one by one to the listener, where none of them is a deletion.
 
         Args:
@@ -359,7 +359,7 @@ class WriteBackCache:
         data: list[bytes | None],
         timestamps: list[int],
         headers: list[Headers],
-        origins: Iterable[tuple[object, int, int]],
+        origins: Iterable[tuple[str | None, int, int]],
     ) -> None:
         """Write, log and forward rows in columns.
 

@@ -5,8 +5,8 @@ The layout is Kafka Streams' (`ProcessorRecordContext`, `BufferValue`), version 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from kstreams_repl.engine.serdes.serde import wrong_bytes
 from kstreams_repl.system.types import Headers
@@ -16,7 +16,7 @@ _INT = struct.Struct(">i")
 _NULL = -1
 _SAME_AS_PRIOR = -2
 
-Context = tuple[Any, int, int, int, Headers]
+Context = tuple[str | None, int, int, int, Headers]
 """(topic, partition, offset, timestamp, headers): `ContextSnapshot`, or any tuple of the same shape."""
 
 
@@ -44,7 +44,7 @@ class BufferValue:
         return encoded(self.context, self.prior, self.old, self.new)
 
     @classmethod
-    def decode(cls, data: bytes, context_type: Any = None) -> BufferValue:
+    def decode(cls, data: bytes, context_type: Callable[..., Context] | None = None) -> BufferValue:
         """Decode the buffered record at the start of `data`; trailing bytes are ignored.
 
         Raises:

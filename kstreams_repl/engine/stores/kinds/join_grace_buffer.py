@@ -35,7 +35,7 @@ class JoinGraceBuffer(TypedStore, ObservedTime):
         value_serde: Serde,
         *,
         persistent: bool,
-        context_type: object = None,
+        context_type: Callable[..., Context] | None = None,
     ) -> None:
         TypedStore.__init__(self, name, changelog, key_serde, persistent=persistent)
         self._engine = environment.engine(name, persistent=persistent)

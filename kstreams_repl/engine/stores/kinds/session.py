@@ -167,7 +167,11 @@ class SessionStore(SegmentedStore):
         forgets = self.forgets_headers
 
         def forward(
-            keys: Sequence[Any], values: Sequence[object], timestamps: Sequence[int], headers: Sequence[Headers], entries: Sequence[object]
+            keys: Sequence[Windowed],
+            values: Sequence[object],
+            timestamps: Sequence[int],
+            headers: Sequence[Headers],
+            entries: Sequence[object],
         ) -> bool:
             return loop(keys, values, [key[2] for key in keys], [[] for _ in keys] if forgets else headers, entries)
 

@@ -38,7 +38,7 @@ class SuppressBuffer:
         send: Send | None,
         partition: int | None = None,
         persistent: bool,
-        context_type: object = None,
+        context_type: Callable[..., Context] | None = None,
         exact_order: bool = True,
     ) -> None:
         self.name = name

@@ -250,7 +250,7 @@ class WindowStore(WindowReads, SegmentedStore):
         low, high = key + LONG.pack(time_from) if time_to >= 0 else key, key + _SUFFIX.pack(max(time_to, 0), 0x7FFFFFFF)
         if time_to < time_from:
             return
-        read: Any = self._objects.range
+        read: Callable[..., Iterator[tuple[bytes, object]]] = self._objects.range
         backward = reverse and getattr(self._objects, "exact", False)
         for segment in self._segments(time_from, time_to, reverse):
             prefix = LONG.pack(segment)

@@ -8,7 +8,7 @@ from typing import Any
 from kstreams_repl.engine.serdes import Serde
 from kstreams_repl.engine.stores.kinds.key_value import not_timestamped
 from kstreams_repl.engine.stores.kinds.typed_store import MAX_LONG
-from kstreams_repl.engine.stores.layers.indexed_store import IndexedStore
+from kstreams_repl.engine.stores.layers.indexed_store import ExpiringRows, IndexedStore
 from kstreams_repl.engine.stores.layers.object_store import StoredObjects
 from kstreams_repl.system.types import ValueAndTimestamp, Windowed
 
@@ -26,7 +26,15 @@ class WindowReads(IndexedStore):
     """(serialized key, item or None, window start)."""
 
     def __init__(
-        self, name: str, objects: StoredObjects, rows: Any, key_serde: Serde, *, window_size_ms: int, timestamped: bool, persistent: bool
+        self,
+        name: str,
+        objects: StoredObjects,
+        rows: ExpiringRows,
+        key_serde: Serde,
+        *,
+        window_size_ms: int,
+        timestamped: bool,
+        persistent: bool,
     ) -> None:
         super().__init__(name, objects, rows, key_serde, persistent=persistent)
         self.window_size_ms = window_size_ms

@@ -20,7 +20,7 @@ from kstreams_repl.system.types import Windowed
 make_windowed: Callable[[tuple[Any, int, int]], Windowed] = partial(tuple.__new__, Windowed)
 
 
-class _ExpiringRows(Protocol):
+class ExpiringRows(Protocol):
     @property
     def environment(self) -> Environment: ...
 
@@ -36,7 +36,7 @@ class IndexedStore(TypedStore):
     indexable = True
     """False if the store has a second form, whose writes the index would not see."""
 
-    def __init__(self, name: str, objects: StoredObjects, rows: _ExpiringRows, key_serde: Serde, *, persistent: bool) -> None:
+    def __init__(self, name: str, objects: StoredObjects, rows: ExpiringRows, key_serde: Serde, *, persistent: bool) -> None:
         super().__init__(name, objects, key_serde, persistent=persistent)
         self._objects = objects
         self._expiring = rows

@@ -20,7 +20,7 @@ from kstreams_repl.system.types import Deserialize
 EntryListener = Callable[[bytes, object, object, int, object], None]
 """(physical key, new item, old item, record timestamp, headers) of one flushed entry."""
 
-_MISSING: Any = object()
+_MISSING: object = object()
 
 
 class StoredObjects(Protocol):
@@ -98,7 +98,7 @@ class WriteBackObjects:
         self._changelog = changelog
         self._write = logged_write(rows, codec, changelog, None if admit is None else getattr(rows, "put_admitted", None))
         self._write_many = logged_columns(rows, changelog) if admit is None else None
-        self._dirty: dict[bytes, tuple[Any, int]] = {}
+        self._dirty: dict[bytes, tuple[object, int]] = {}
         self._clean: dict[bytes, Any] = {}
         self._capacity = capacity
         self._texts = NO_TYPES if codec.serde.layout is not None else TEXTS & codec.deferrable
@@ -186,8 +186,8 @@ class WriteBackObjects:
         if not dirty:
             return True
         keys = list(dirty)
-        objects: Sequence[Any]
-        values: Sequence[Any]
+        objects: Sequence[object]
+        values: Sequence[object]
         timestamps: Sequence[int]
         objects, timestamps = zip(*dirty.values(), strict=True)
         values, timestamps = zip(*objects, strict=True) if codec.timestamped else (objects, timestamps)
