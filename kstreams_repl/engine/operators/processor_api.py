@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kstreams_repl.engine.metrics.custom import StreamsMetrics
 from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
@@ -18,6 +18,9 @@ from kstreams_repl.engine.processor.record import FixedKeyRecord, Record, sharin
 from kstreams_repl.system.durations import Millis
 from kstreams_repl.system.errors import CallError, TopologyError
 from kstreams_repl.system.types import Headers, ProcessorSupplier, RecordMetadata, TaskId, is_async
+
+if TYPE_CHECKING:
+    from kstreams_repl.engine.config import StreamsConfig
 
 
 @dataclass(slots=True)
@@ -129,7 +132,7 @@ class NodeProcessorContext:
         return self._node.task.task_id
 
     @property
-    def config(self) -> Any:
+    def config(self) -> StreamsConfig:
         return self._node.task.config
 
     @property

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kstreams_repl.engine.operators.kernel import inlined
 from kstreams_repl.system.types import Joiner, KeyValueMapper, UserFunction
 
@@ -13,7 +11,7 @@ def joiner_of_side(joiner: Joiner, *, with_key: bool, left_side: bool = True) ->
     if left_side:
 
         @inlined
-        def join(key: object, this: object, other: object) -> Any:
+        def join(key: object, this: object, other: object) -> object:
             return joiner(key, this, other) if with_key else joiner(this, other)
 
         return join
@@ -29,7 +27,7 @@ def with_key_of(function: UserFunction, with_key: bool) -> KeyValueMapper:
     """Return a user's function of the value, or of key and value, as (key, value) -> result."""
 
     @inlined
-    def call(key: object, value: object) -> Any:
+    def call(key: object, value: object) -> object:
         return function(key, value) if with_key else function(value)
 
     return call

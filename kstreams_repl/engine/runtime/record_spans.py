@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Protocol
+from typing import Any, Protocol
 
 from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.runtime.compiler.tap_points import TapPoints
@@ -31,13 +31,13 @@ class Span(Protocol):
 
     headers: Headers
     """The record's headers, with the span as parent of what follows from it."""
-    context: object
+    context: Any
     """What refers to it; kept as long as a row does."""
 
     def passed(self, node: str) -> None:
         """Note that the node has put out a record."""
 
-    def read(self, store: str, writer: object) -> None:
+    def read(self, store: str, writer: Any) -> None:
         """Refer to the span of the record that wrote a row of the store."""
 
     def end(self, error: BaseException | None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from kstreams_repl.engine.operators.kernel import inlined
 from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
@@ -40,7 +39,7 @@ class TableFilter(Operator):
         predicate, negate = self.predicate, self.negate
 
         @inlined
-        def kept(key: object, value: object) -> Any:
+        def kept(key: object, value: object) -> object:
             return None if value is None or bool(predicate(key, value)) is negate else value
 
         return derived_table(

@@ -170,7 +170,7 @@ class WriteBackCache:
         def make_entry(key: bytes) -> CacheEntry:
             return keep(key, nothing, 0)
 
-        def get(key: bytes) -> Any:
+        def get(key: bytes) -> object:
             slot = find(key)
             if slot is None:
                 if self.over is not None:

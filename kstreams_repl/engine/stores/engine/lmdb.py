@@ -18,7 +18,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import lmdb
 
@@ -78,7 +78,7 @@ class LmdbEnvironment(Hooks):
         self._changed_attributes: dict[str, bytes | None] = {}
         self._token: str | None = None
         self._failure: StateStoreError | None = None
-        self._reading: Any = None
+        self._reading: lmdb.Transaction[bytes] | None = None
         self._marked = False
         self._abandoned = False
         self._lock_timeout = lock_timeout
@@ -170,7 +170,7 @@ class LmdbEnvironment(Hooks):
             engine = self._engines[name] = LmdbEngine(name, LmdbTree(database, self._meta, name), self._read, self._broken)
         return engine
 
-    def _read(self) -> object:
+    def _read(self) -> lmdb.Transaction[bytes]:
         """Return the read transaction since the last commit, begun if necessary."""
         reading = self._reading
         if reading is None:
@@ -224,7 +224,7 @@ class LmdbEnvironment(Hooks):
             memory.commit()
         self._remember(positions, commit_id)
 
-    def _write_meta(self, transaction: Any, positions: Mapping[str, int], commit_id: int | None) -> None:
+    def _write_meta(self, transaction: lmdb.Transaction[bytes], positions: Mapping[str, int], commit_id: int | None) -> None:
         put, delete, meta = transaction.put, transaction.delete, self._meta
         numbers = {b"p:" + topic_partition.encode(): position for topic_partition, position in positions.items()}
         if commit_id is not None:
@@ -288,7 +288,7 @@ class LmdbEnvironment(Hooks):
         self._remember(reached, None)
 
     @contextmanager
-    def _writing(self, doing: str) -> Iterator[object]:
+    def _writing(self, doing: str) -> Iterator[lmdb.Transaction[bytes]]:
         """One write transaction under the owner's token; a failure makes the environment unusable."""
         self._check_usable()
         self._end_reading()
@@ -309,7 +309,7 @@ class LmdbEnvironment(Hooks):
             raise self._failure from error
         self._marked = True
 
-    def _mark_open(self, transaction: Any) -> None:
+    def _mark_open(self, transaction: lmdb.Transaction[bytes]) -> None:
         if not self._marked:
             put = transaction.put
             put(b"format", FORMAT, db=self._meta)
@@ -458,13 +458,13 @@ class LmdbEnvironment(Hooks):
         return self._failure
 
 
-def open_database(env: Any, name: bytes, *, create: bool = True) -> Any:
+def open_database(env: lmdb.Environment, name: bytes, *, create: bool = True) -> lmdb._Database:
     """Return a named database of a writable environment. `open_db` alone would wait for the write lock while holding the GIL."""
     with env.begin(write=True) as transaction:
         return env.open_db(name, txn=transaction, create=create)
 
 
-def _open_map(path: str, map_bytes: int) -> Any:
+def _open_map(path: str, map_bytes: int) -> lmdb.Environment:
     """Open LMDB's environment with as much of the requested address space as the system grants."""
     while True:
         try:

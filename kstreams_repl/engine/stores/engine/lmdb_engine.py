@@ -26,26 +26,26 @@ class LmdbTree:
 
     __slots__ = ("database", "_meta", "_empty")
 
-    def __init__(self, database: object, meta: object, name: str) -> None:
+    def __init__(self, database: lmdb._Database, meta: lmdb._Database, name: str) -> None:
         self.database = database
         self._meta = meta
         self._empty = b"e:" + name.encode()
 
-    def get(self, transaction: Any, key: bytes) -> bytes | None:
+    def get(self, transaction: lmdb.Transaction[bytes], key: bytes) -> bytes | None:
         if not key:
-            return transaction.get(self._empty, None, self._meta)  # type: ignore[no-any-return]
+            return transaction.get(self._empty, None, self._meta)
         if len(key) < BUCKET_SIZE:
-            return transaction.get(key, None, self.database)  # type: ignore[no-any-return]
+            return transaction.get(key, None, self.database)
         bucket = transaction.get(key[:BUCKET_SIZE], None, self.database)
         return None if bucket is None else long_keys.find(bucket, key)
 
-    def get_many(self, transaction: Any, keys: Sequence[bytes]) -> list[bytes | None]:
+    def get_many(self, transaction: lmdb.Transaction[bytes], keys: Sequence[bytes]) -> list[bytes | None]:
         """Return what `get` returns for each key, without a loop in the common case; twice as fast as a cursor's `getmulti`."""
         if all(keys) and max(map(len, keys), default=0) < BUCKET_SIZE:
             return list(map(transaction.get, keys, repeat(None), repeat(self.database)))
         return [self.get(transaction, key) for key in keys]
 
-    def range(self, transaction: Any, low: bytes | None, high: bytes | None, reverse: bool) -> Iterator[Row]:
+    def range(self, transaction: lmdb.Transaction[bytes], low: bytes | None, high: bytes | None, reverse: bool) -> Iterator[Row]:
         """Iterate over rows with low <= key < high; buckets of long keys are expanded."""
         cursor = transaction.cursor(db=self.database)
         rows: Iterator[Row]
@@ -89,7 +89,7 @@ class LmdbTree:
             else:
                 transaction.put(prefix, data, db=database)
 
-    def delete_range(self, transaction: Any, low: bytes, high: bytes, budget: int) -> tuple[int, bool]:
+    def delete_range(self, transaction: lmdb.Transaction[bytes], low: bytes, high: bytes, budget: int) -> tuple[int, bool]:
         """Delete low <= key < high, at most `budget` tree rows; return (deleted rows, whether the range is finished)."""
         if not low and high:
             self._write_empty(transaction, None)
@@ -115,13 +115,13 @@ class LmdbTree:
             positioned = bool(cursor.key())
         return deleted, True
 
-    def _write_empty(self, transaction: Any, value: bytes | None) -> None:
+    def _write_empty(self, transaction: lmdb.Transaction[bytes], value: bytes | None) -> None:
         if value is None:
             transaction.delete(self._empty, db=self._meta)
         else:
             transaction.put(self._empty, value, db=self._meta)
 
-    def count(self, transaction: Any) -> int:
+    def count(self, transaction: lmdb.Transaction[bytes]) -> int:
         entries: int = transaction.stat(self.database)["entries"]
         return entries
 
@@ -136,7 +136,7 @@ class LmdbEngine:
     __slots__ = ("name", "tree", "overlay", "get", "put", "put_many", "_transaction", "_broken", "_doomed", "_committed_doomed")
 
     def __init__(
-        self, name: str, tree: LmdbTree, transaction: Callable[[], Any], broken: Callable[[Exception], StateStoreError]
+        self, name: str, tree: LmdbTree, transaction: Callable[[], lmdb.Transaction[bytes]], broken: Callable[[Exception], StateStoreError]
     ) -> None:
         self.name = name
         self.tree = tree
@@ -160,7 +160,7 @@ class LmdbEngine:
                 return None
             try:
                 if 0 < len(key) < BUCKET_SIZE:
-                    return transaction().get(key, None, database)  # type: ignore[no-any-return]
+                    return transaction().get(key, None, database)
                 return tree.get(transaction(), key)
             except lmdb.Error as error:
                 raise broken(error) from error
@@ -206,7 +206,7 @@ class LmdbEngine:
     def approximate_count(self) -> int:
         return self.tree.count(self._transaction()) + len(self.overlay.rows)
 
-    def write(self, transaction: object) -> list[tuple[bytes, bytes]]:
+    def write(self, transaction: lmdb.Transaction[bytes]) -> list[tuple[bytes, bytes]]:
         """Apply the deleted ranges, then the overlay, in one write transaction; return the ranges that are not finished."""
         left = self._doomed
         if left:
@@ -214,14 +214,14 @@ class LmdbEngine:
         self.tree.write(transaction, self.overlay.rows)
         return left
 
-    def restore(self, transaction: object, rows: dict[bytes, bytes | None]) -> None:
+    def restore(self, transaction: lmdb.Transaction[bytes], rows: dict[bytes, bytes | None]) -> None:
         """Write rows that bypass the overlay, and delete a further part of the deleted ranges."""
         if self._doomed:
             self._doomed[:] = self._delete_doomed(transaction)
             self._committed_doomed = list(self._doomed)
         self.tree.write(transaction, rows)
 
-    def _delete_doomed(self, transaction: object) -> list[tuple[bytes, bytes]]:
+    def _delete_doomed(self, transaction: lmdb.Transaction[bytes]) -> list[tuple[bytes, bytes]]:
         budget, left = DELETIONS_PER_COMMIT, []
         for low, high in self._doomed:
             deleted, finished = self.tree.delete_range(transaction, low, high, budget)
@@ -240,7 +240,7 @@ class LmdbEngine:
         self._doomed[:] = self._committed_doomed
 
 
-def _tree_range_forward(cursor: Any, low: bytes | None, high: bytes | None) -> Iterator[Row]:
+def _tree_range_forward(cursor: lmdb.Cursor[bytes], low: bytes | None, high: bytes | None) -> Iterator[Row]:
     bucket_size = BUCKET_SIZE
     for key, value in cursor.iternext():
         if len(key) < bucket_size:
@@ -256,7 +256,7 @@ def _tree_range_forward(cursor: Any, low: bytes | None, high: bytes | None) -> I
                 yield full, inner
 
 
-def _tree_range_reverse(cursor: Any, low: bytes | None, high: bytes | None) -> Iterator[Row]:
+def _tree_range_reverse(cursor: lmdb.Cursor[bytes], low: bytes | None, high: bytes | None) -> Iterator[Row]:
     if high is None or not cursor.set_range(high[:BUCKET_SIZE]):
         if not cursor.last():
             return

@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import Any
 
 import lmdb
 
@@ -43,7 +42,7 @@ class LmdbSnapshot:
         self._owned = None if shared is not None else open_read_only(self.path)
         self._env = shared._env if shared is not None else self._owned.env  # type: ignore[union-attr]
         self._trees: dict[str, LmdbTree] = {}
-        self._meta: Any = None
+        self._meta: lmdb._Database | None = None
 
     @contextmanager
     def transaction(self) -> Iterator[SnapshotView]:
@@ -51,7 +50,7 @@ class LmdbSnapshot:
         with self._begin() as transaction:
             yield SnapshotView(self, transaction)
 
-    def _begin(self) -> Any:
+    def _begin(self) -> lmdb.Transaction[bytes]:
         try:
             return self._env.begin()
         except lmdb.MapResizedError:
@@ -60,7 +59,7 @@ class LmdbSnapshot:
         except lmdb.Error as error:
             raise storage_error(error, self.path, "reading") from error
 
-    def _database(self, name: bytes) -> Any:
+    def _database(self, name: bytes) -> lmdb._Database:
         if self._owned is None:
             return within(_LOCK_SECONDS, self.path, lambda: open_database(self._env, name, create=False))
         return self._env.open_db(name, create=False)
@@ -85,7 +84,7 @@ class LmdbSnapshot:
                 raise InvalidStateStoreError(f"no store {name!r} in {self.path}", store=name, path=self.path) from None
         return tree
 
-    def meta(self) -> Any:
+    def meta(self) -> lmdb._Database:
         if self._meta is None:
             try:
                 self._meta = self._database(META)
@@ -132,7 +131,7 @@ class LmdbSnapshot:
             return self._shared.closed or self._shared.failed is not None
         return self._owned is None or self._owned.outdated
 
-    def begin(self) -> Any:
+    def begin(self) -> lmdb.Transaction[bytes]:
         """Return a read transaction at the last commit; its end is that of the last reference to it."""
         return self._begin()
 
@@ -146,7 +145,7 @@ class LmdbSnapshot:
 class SnapshotView:
     """All stores of a task as of one commit."""
 
-    def __init__(self, snapshot: LmdbSnapshot, transaction: Any) -> None:
+    def __init__(self, snapshot: LmdbSnapshot, transaction: lmdb.Transaction[bytes]) -> None:
         self._snapshot = snapshot
         self._transaction = transaction
         self._present: set[str] = set()
@@ -165,7 +164,7 @@ class SnapshotView:
         return tree
 
     def _meta_value(self, key: bytes) -> bytes | None:
-        return self._transaction.get(key, None, self._snapshot.meta())  # type: ignore[no-any-return]
+        return self._transaction.get(key, None, self._snapshot.meta())
 
     @property
     def commit_id(self) -> int:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import Any
 
 import lmdb
 
@@ -39,7 +38,7 @@ class ReadOnlyHandle:
             raise InvalidStateStoreError(f"no local state in {path}", path=path)
         try:
             check_head(path)
-            self.env: Any = lmdb.open(
+            self.env: lmdb.Environment = lmdb.open(
                 path,
                 readonly=True,
                 create=False,

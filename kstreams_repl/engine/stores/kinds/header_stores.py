@@ -42,7 +42,7 @@ class KeyValueWithHeaders(KeyValue):
 
     plain: TimestampedKeyValue
 
-    def _make_access(self) -> tuple[Callable[[object], Any], Callable[[object, object], None]]:
+    def _make_access(self) -> tuple[Callable[[object], object], Callable[[object, object], None]]:
         get, put = super()._make_access()
         return get, lambda key, item: put(key, checked_row(self.name, item))
 

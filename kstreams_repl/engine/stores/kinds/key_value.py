@@ -102,10 +102,10 @@ class KeyValue(KeyValueAccess):
         """(stored bytes) -> item."""
         self.get, self.put = self._make_access()
 
-    def _make_access(self) -> tuple[Callable[[object], Any], Callable[[object, object], None]]:
+    def _make_access(self) -> tuple[Callable[[object], object], Callable[[object, object], None]]:
         to_bytes, read, write, refuse = self._key.serialize, self._objects.get, self._objects.put, self._null_key
 
-        def get(key: object) -> Any:
+        def get(key: object) -> object:
             data = to_bytes(key)
             return refuse() if data is None else read(data)
 
@@ -165,11 +165,11 @@ class KeyValue(KeyValueAccess):
 class TimestampedKeyValue(KeyValue):
     """A key-value store whose objects are `(value, timestamp)`; `put_item` puts an item or None under a serialized key."""
 
-    def _make_access(self) -> tuple[Callable[[object], Any], Callable[[object, object], None]]:
+    def _make_access(self) -> tuple[Callable[[object], object], Callable[[object, object], None]]:
         to_bytes, read, write, refuse = self._key.serialize, self._objects.get, self._objects.put, self._null_key
         kind, make = ValueAndTimestamp, _make_value_and_timestamp
 
-        def get(key: object) -> Any:
+        def get(key: object) -> object:
             data = to_bytes(key)
             if data is None:
                 return refuse()

@@ -109,7 +109,7 @@ class TimeOrderedWindow(WindowReads):
         )
         read, write, pack = objects.get, objects.put, LONG.pack
 
-        def fetch_raw(key: bytes, start: int) -> Any:
+        def fetch_raw(key: bytes, start: int) -> object:
             return read(pack(start) + key + NO_SEQUENCE)
 
         def put_raw(key: bytes, item: object, start: int) -> None:

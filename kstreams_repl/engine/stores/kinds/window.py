@@ -103,7 +103,7 @@ class WindowStore(WindowReads, SegmentedStore):
             self.cached.dropped = rows.known_ends.clear
         self.fetch_raw, self.put_raw = self._make_access()
 
-    def _make_access(self) -> tuple[Callable[[bytes, int], Any], Callable[[bytes, object, int], None]]:
+    def _make_access(self) -> tuple[Callable[[bytes, int], object], Callable[[bytes, object, int], None]]:
         """Return functions that read and write one window by serialized key. They cache the window's part of the key, because consecutive
         records mostly fall into the same window."""
         if self._sequence is not None:
@@ -115,7 +115,7 @@ class WindowStore(WindowReads, SegmentedStore):
         last, head, tail, noted = -1, b"", b"", -1
         read_key, physical = b"", b""
 
-        def fetch_raw(key: bytes, start: int) -> Any:
+        def fetch_raw(key: bytes, start: int) -> object:
             nonlocal last, head, tail, read_key, physical
             if noting and start <= rows.noted_time - retention:
                 return None
@@ -157,7 +157,7 @@ class WindowStore(WindowReads, SegmentedStore):
         ends_by_start[start] = ends = WindowEnds(LONG.pack(segment), LONG.pack(start) + NO_SEQUENCE, load)
         return ends
 
-    def _make_unchecked(self, objects: WriteBackObjects) -> tuple[Callable[[bytes, int], Any], Callable[[bytes, object, int], None]]:
+    def _make_unchecked(self, objects: WriteBackObjects) -> tuple[Callable[[bytes, int], object], Callable[[bytes, object, int], None]]:
         """Return the functions of `_make_access` for write-back objects. They check that a segment accepts writes once per
         window instead of once per record, and check again when observed time or the live segments change."""
         read, write, rows, pack = objects.get_any, objects.put_any, self._rows, LONG.pack
@@ -178,7 +178,7 @@ class WindowStore(WindowReads, SegmentedStore):
             head, tail = parts
             last = start
 
-        def fetch_raw(key: bytes, start: int) -> Any:
+        def fetch_raw(key: bytes, start: int) -> object:
             nonlocal read_key, physical
             if start <= rows.observed_time - retention:
                 return None
@@ -205,11 +205,11 @@ class WindowStore(WindowReads, SegmentedStore):
 
         return fetch_raw, put_raw
 
-    def _make_duplicates(self, sequence: Sequence) -> tuple[Callable[[bytes, int], Any], Callable[[bytes, object, int], None]]:
+    def _make_duplicates(self, sequence: Sequence) -> tuple[Callable[[bytes, int], object], Callable[[bytes, object, int], None]]:
         read, write, interval, pack = self._objects.get, self._objects.put, self._rows.interval_ms, LONG.pack
         log_null = self._log_null
 
-        def fetch_raw(key: bytes, start: int) -> Any:
+        def fetch_raw(key: bytes, start: int) -> object:
             return read(pack(start // interval) + key + pack(start) + NO_SEQUENCE)
 
         def put_duplicate(key: bytes, item: object, start: int) -> None:

@@ -56,7 +56,7 @@ class CachedObjects:
         exact, timestamped = self.exact, self._codec.timestamped
         deferrable = self._codec.deferrable if defer else frozenset()
 
-        def get(key: bytes) -> Any:
+        def get(key: bytes) -> object:
             entry = find(key)
             if entry is not None:
                 if exact:

@@ -116,7 +116,7 @@ class PlainObjects:
         self._plain: Callable[[Any], Any] = (lambda item: item[:2]) if timestamped else (lambda item: item[0])
         plain = self._plain
 
-        def get(key: bytes) -> Any:
+        def get(key: bytes) -> object:
             item = read(key)
             return None if item is None else plain(item)
 

@@ -49,7 +49,7 @@ class WriteThroughObjects:
         read, decode, encode = rows.get, codec.decode, codec.encode
         write = logged_write(rows, codec, changelog)
 
-        def get(key: bytes) -> Any:
+        def get(key: bytes) -> object:
             stored = read(key)
             return None if stored is None else decode(stored)
 
@@ -118,7 +118,7 @@ class WriteBackObjects:
         light, timestamped = self._codec.deferrable - self._texts, self._codec.timestamped
         texts, small = self._texts, SMALL
 
-        def get(key: bytes) -> Any:
+        def get(key: bytes) -> object:
             entry = recent(key)
             if entry is not None:
                 return entry[0]
