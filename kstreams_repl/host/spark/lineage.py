@@ -106,7 +106,10 @@ class Lineage:
             elif isinstance(node, SinkNode) and node.topic is not None and node.topic not in own:
                 written.setdefault((kafka, node.topic), []).append(node)
         inputs = {name: self._facets(serde) for name, serde in sorted(read.items(), key=_name)}
-        outputs = {name: self._facets(nodes[-1].value_serde) for name, nodes in sorted(written.items(), key=_name)}
+        outputs = {
+            name: self._facets(nodes[-1].value_serde if nodes[-1].table is None else None)
+            for name, nodes in sorted(written.items(), key=_name)
+        }
         for name, facets in outputs.items():
             topics = _origins(topology, (parent for node in written[name] for parent in node.parents))
             facets |= _same_columns({(kafka, topic): inputs[(kafka, topic)] for topic in sorted(topics)}, facets)
@@ -134,20 +137,20 @@ class Lineage:
 def _origins(topology: Topology, names: Iterable[str]) -> set[str]:
     """Return the topics whose values reach these nodes as they are; none if other values do, too."""
     topics: set[str] = set()
-    open_, seen = list(names), set[str]()
-    while open_:
-        name = open_.pop()
+    above, seen = list(names), set[str]()
+    while above:
+        name = above.pop()
         node = topology.nodes[name]
         if name in seen:
             continue
         seen.add(name)
         if isinstance(node, ProcessorNode) and isinstance(node.operator, _SAME_VALUE):
-            open_ += node.parents
-        elif isinstance(node, SourceNode):
+            above += node.parents
+        elif isinstance(node, SourceNode) and node.topics:
             topics |= set(node.topics) - set(topology.internal_topics)
             sinks = (sink for sink in topology.nodes.values() if isinstance(sink, SinkNode) and sink.topic in node.topics and sink.internal)
-            open_ += [parent for sink in sinks for parent in sink.parents]
-        else:
+            above += [parent for sink in sinks for parent in sink.parents]
+        else:  # a source by pattern, too: its topics are not known here
             return set()
     return topics
 

@@ -66,13 +66,12 @@ def total_slots(session: SparkSession) -> int:
 
     An executor whose number of cores is not set counts as one slot, which is the least it can have.
     """
-    if not is_cluster(session):
-        return slots_there(session)
-    conf = session.sparkContext.getConf()
-    if conf.get("spark.dynamicAllocation.enabled", "false") != "true":
-        return slots_there(session)
+    there, context = slots_there(session), session.sparkContext
+    if not is_cluster(session) or context.getConf().get("spark.dynamicAllocation.enabled", "false") != "true":
+        return there
+    conf = context.getConf()
     each = max(1, int(conf.get("spark.executor.cores", "1")) // int(conf.get("spark.task.cpus", "1")))
-    return max(slots_there(session), int(conf.get("spark.dynamicAllocation.maxExecutors", str(_UNLIMITED))) * each)
+    return max(there, int(conf.get("spark.dynamicAllocation.maxExecutors", str(_UNLIMITED))) * each)
 
 
 def missing_slots(session: SparkSession) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -56,12 +57,15 @@ def test_fields_come_from_inputs_whose_values_are_handed_on_and_from_no_function
     large.repartition(name="by-user", key_serde="string", value_serde=value).to("large", key_serde="string", value_serde=value)
     orders.map_values(lambda value: value).to("changed", key_serde="string", value_serde=value)
     builder.stream("old-too", key_serde="string", value_serde=value).to("changed", key_serde="string", value_serde=value)
+    matching = builder.stream(re.compile("more-.*"), key_serde="string", value_serde=value)
+    orders.merge(matching).to("merged", key_serde="string", value_serde=value)
     with collecting() as collector:
         config = {"application.id": "app", "bootstrap.servers": "one:9092", "repl.openlineage.url": collector.url}
         Lineage(StreamsConfig(config)).entered(Status.RUNNING, builder.build(), None)
         collector.wait(lambda: len(collector.lineage) == 1)
-    changed, large_ = collector.lineage[0]["outputs"]
-    assert (changed["name"], large_["name"]) == ("changed", "large") and "columnLineage" not in changed["facets"]
+    changed, large_, merged = collector.lineage[0]["outputs"]
+    assert (changed["name"], large_["name"], merged["name"]) == ("changed", "large", "merged")
+    assert "columnLineage" not in {*changed["facets"], *merged["facets"]}, "a function; topics that are not known"
     fields = large_["facets"]["columnLineage"]["fields"]
     wanted = {column: [("orders", column), ("old", column)] for column in ("user", "amount")}
     assert {column: [(each["name"], each["field"]) for each in of["inputFields"]][::-1] for column, of in fields.items()} == wanted
