@@ -20,6 +20,7 @@ from kstreams_repl.pictures.mimebundle import mimebundle
 from kstreams_repl.pictures.picture import Cluster, Kind, Link, Shape
 from tests.browser.conftest import CHROMIUM
 from tests.browser.driving import keep
+from tests.daily_share import daily_share
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = bundle("panel.js")
@@ -308,11 +309,12 @@ def hostile(text: str) -> Picture:
     return Picture(name, shapes, links, (Cluster(0, name),), {shape.id: Mark("failed", (text, text)) for shape in shapes})
 
 
-def test_hostile_texts_do_nothing_in_a_real_browser(panel: Any) -> None:
+HOSTILE = [text * (5_000 if kind == "huge" else 1) for kind, texts in CORPUS.items() for text in texts]
+
+
+@pytest.mark.parametrize("texts", [daily_share(HOSTILE, 4), pytest.param(HOSTILE, marks=pytest.mark.slow)], ids=["of today", "all"])
+def test_hostile_texts_do_nothing_in_a_real_browser(panel: Any, texts: list[str]) -> None:
     """R23: every form of output with every text of the corpus, in the page, looked at, clicked and pointed at."""
-    texts = [text for kind, texts in CORPUS.items() if kind != "huge" for text in texts] + [
-        text * 5_000 for text in CORPUS["huge"]
-    ]
     for start in range(0, len(texts), 12):
         some = texts[start : start + 12]
         pictures = [hostile(text) for text in some]

@@ -12,7 +12,7 @@ SEEDS = 20
 """Of the simulation, at every run of the tests; the slow tier goes on behind them."""
 CALL_SEEDS = 5
 """The same of the simulation with asynchronous calls."""
-SQL_SEEDS = 4
+SQL_SEEDS = 2
 """The same of the simulation with an aggregate by SQL."""
 
 ALIGNED_SEEDS = 10

@@ -6,12 +6,12 @@ import json
 import os
 import subprocess
 import sys
-from datetime import date
 from pathlib import Path
 
 import pytest
 
 from kstreams_repl.system.errors import BrokerUnavailableError, StateStoreError
+from tests.daily_share import daily_share
 from tests.faults.mutants import MUTANTS
 from tests.faults.reliability import note
 from tests.faults.simulation.noticing import Notice, judged
@@ -19,8 +19,7 @@ from tests.faults.simulation.noticing import Notice, judged
 ROOT = Path(__file__).parents[2]
 
 
-SAMPLE = list(MUTANTS)[date.today().toordinal() % 8 :: 8]
-"""Another eighth every day; the slow tier tries all."""
+SAMPLE = daily_share(MUTANTS, 8)
 
 
 def noticed(names: list[str]) -> dict[str, Notice]:

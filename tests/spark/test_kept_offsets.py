@@ -1,4 +1,7 @@
-"""An application whose offsets the broker has forgotten while it was at rest goes on where it was."""
+"""An application whose offsets the broker has forgotten while it was at rest goes on where it was.
+
+Slow: a broker removes a group only when its members have left. tests/kafka/test_forgotten_offsets.py tries the same without Spark.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import pytest
 from kstreams_repl.host.spark.deployment import Deployment
 from tests.spark.hosting import Host, numbered, passing, processed, settle
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
 
 
 def _values(host: Host, sink: str) -> list[int]:
@@ -20,7 +23,6 @@ def _forget(host: Host, deployment: Deployment) -> None:
     assert not host.admin.committed_offsets(deployment.application_id)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
 def test_another_kernel_goes_on_after_a_stop(host: Host, reset: str) -> None:
     source, sink = host.topic("in"), host.topic("out")
@@ -37,7 +39,6 @@ def test_another_kernel_goes_on_after_a_stop(host: Host, reset: str) -> None:
     assert _values(host, sink) == list(range(1_000))
 
 
-@pytest.mark.slow
 def test_a_stop_may_outlast_the_offsets_again_and_again(host: Host) -> None:
     """A pause cannot: the driver is still a member of the group, whose offsets the broker therefore keeps."""
     source, sink = host.topic("in"), host.topic("out")

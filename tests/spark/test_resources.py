@@ -42,6 +42,7 @@ def test_stopped_application_holds_no_store(host: Host, pause_first: bool) -> No
     settle(lambda: not holders(tasks), "the workers to let go of the stores")
 
 
+@pytest.mark.slow
 def test_slots_are_free_again_after_a_stop(host: Host) -> None:
     source, sink = host.topic("in"), host.topic("out")
     for _ in range(3):

@@ -111,7 +111,7 @@ RECORDS = 80
         "SELECT count(*) AS n, price FROM this WHERE price IS NOT NULL GROUP BY price",
     ],
 )
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_any_division_into_batches_gives_what_the_query_gives_over_all_records(query: str, seed: int) -> None:
     chance = random.Random(seed)
     rows = orders(RECORDS, seed)
