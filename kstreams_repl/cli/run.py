@@ -104,11 +104,11 @@ def main(topology: str, print_config: bool, log_format: str, drain: float, batch
         within = partial(from_module, topology)
         return batch_run(lambda: load(topology), name, (), report, defaults=given.application, within=within, **where, **ends)
     write_to_stderr("INFO", as_json=log_format == "json")
-    serving = None
+    front = None
     try:
         http = given.command.get("repl.http")
         if http is not None:
-            serving = partial(_serve, _address(http), **{key: options[key] for key in ("certfile", "keyfile", "insecure")})
+            front = Front(_address(http), **{key: options[key] for key in ("certfile", "keyfile", "insecure")})
         thing = made(lambda: load(topology))
         session = _connected(**where, report=_LOG.info)
     except KStreamsError as error:
@@ -118,6 +118,7 @@ def main(topology: str, print_config: bool, log_format: str, drain: float, batch
 
     succession = Succession(standby=options["standby"], take_over=options["take_over"])
     with exported_logs(given.application.get("repl.otlp.endpoint"), name, "INFO"), session, from_module(topology):
+        serving = None if front is None else front.serve
         return drive(session, thing, name, given.application, drain, succession, create_topics=options["create_topics"], serving=serving)
 
 
@@ -182,11 +183,22 @@ def drive(
     return status
 
 
-def _serve(bind: HostInfo, app: ApplicationCore, **tls: Any) -> None:
-    from kstreams_repl.repl.session.application.serve import serve
+class Front:
+    """What answers at ``--http``: the probes at once, and the query server as soon as the application runs."""
 
-    server = serve(app, bind, tls["certfile"], tls["keyfile"], tls["insecure"])
-    app.client.report(f"{server.url}, token in {server.token_path}")
+    def __init__(self, bind: HostInfo, certfile: str | None, keyfile: str | None, insecure: bool) -> None:
+        from kstreams_repl.serving.server.early_probes import EarlyProbes
+
+        self._given = bind, certfile, keyfile, insecure
+        self._probes = EarlyProbes(bind, certfile, keyfile, insecure=insecure) if bind.port else None
+
+    def serve(self, app: ApplicationCore) -> None:
+        from kstreams_repl.repl.session.application.serve import serve
+
+        if self._probes is not None:
+            self._probes.close()
+        server = serve(app, *self._given)
+        app.client.report(f"{server.url}, token in {server.token_path}")
 
 
 def _address(text: str) -> HostInfo:

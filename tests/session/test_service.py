@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import uuid
@@ -18,8 +19,10 @@ import httpx
 import psutil
 import pytest
 
+from kstreams_repl.host.kafka.embedded.broker import free_port
 from tests.session.test_detached import connected, counts
 from tests.spark.hosting import settle
+from tests.unit.serving.test_server_limits import certificate
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[2]
@@ -145,11 +148,18 @@ def test_a_standby_elsewhere_and_a_take_over_go_on_from_the_last_commit(broker: 
             says(first, "runs, version 1")
             refused = ended(second, name, broker, "run", "jobs:counted")
             assert refused.returncode == 2 and f"{name} is driven by a process on 127.0.0.1" in refused.stderr
-            standby = later.enter_context(service(second, name, broker, "jobs:counted", *EXACT, "--standby"))
+            own, port = certificate(tmp_path, "own"), free_port()
+            front = ("--http", f"127.0.0.1:{port}", "--certfile", str(own[0]), "--keyfile", str(own[1]))
+            standby = later.enter_context(service(second, name, broker, "jobs:counted", *EXACT, "--standby", *front))
             says(second, "standby:")
+            trusted = ssl.create_default_context(cafile=own[0])
+            probes = later.enter_context(httpx.Client(base_url=f"https://127.0.0.1:{port}/health", verify=trusted, trust_env=False))
+            assert probes.get("/live").status_code == 200 and probes.get("/ready").status_code == 503
             workers = family(primary)
             primary.kill()
             says(second, "runs, version")
+            says(second, "token in")
+            settle(lambda: probes.get("/ready").status_code == 200, "ready", 60, story=lambda: probes.get("/ready").text)
             assert psutil.wait_procs(workers, timeout=30)[1] == []
             session.produce(f"{name}-in", [("a", "word", 2000), ("b", "some", 2000)], **given)
             settle(lambda: _counts(session, name) == {"a": 2, "b": 1}, "the counts", 60, story=lambda: _counts(session, name))
