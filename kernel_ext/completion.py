@@ -132,6 +132,10 @@ class NameMatcher:
         names = [] if session is None else [*session.applications, *session.files.names()]
         return list(dict.fromkeys(names))
 
+    def _groups(self) -> list[str]:
+        session = self._workspace.current
+        return list(session.admin.groups()) if session is not None and session.started else []
+
     def _magic_names(self, magic: str, before: str) -> list[str]:
         if magic == "topo_connect":
             return ["--spark", "--directory"]
@@ -144,6 +148,8 @@ class NameMatcher:
             return [*dict.fromkeys([*self._applications(), *(left.name for left in self._workspace.left)]), "--dry-run"]
         if magic in ("topo_values", "topo_tail"):
             return [*self._topics(), *self._nodes(), *self._workspace.names()]
+        if magic == "topo_look":
+            return [*self._groups(), "--describe"]
         if magic == "topo_query":
             return [*self._stores(), "--from", "--to", "--as-of"]
         if magic == "topo_edit":

@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
@@ -24,6 +25,7 @@ from kstreams_repl.host.instance.control.node_taps import MOST_ROWS
 from kstreams_repl.pictures.table import Table
 from kstreams_repl.repl.doc_search import search
 from kstreams_repl.repl.inspection.sandbox import quote_identifier
+from kstreams_repl.repl.look import Look, look
 from kstreams_repl.repl.session import Application, ReadRecord, Records
 from kstreams_repl.repl.session.application.edits.edit import EditPlan, refuse_rolled_back
 from kstreams_repl.repl.session.application.edits.topology_resolution import topology_of
@@ -69,6 +71,17 @@ class TopoMagics(Magics):
         """`kstreams_repl.connect(...)`; the session is in the variable `session`."""
         given = arguments(self.topo_connect, line)
         return self._workspace.connect(given.broker, spark=given.spark, directory=given.directory).start()
+
+    @magic_arguments()
+    @argument("application", help="the application.id of an application that runs elsewhere")
+    @argument("broker", nargs="?", help="host:port, comma separated; default: the session's")
+    @argument("--describe", metavar="FILE", help="a file with the text of its topology.describe()")
+    @line_magic
+    def topo_look(self, line: str) -> Look:
+        """`kstreams_repl.look(...)`: an application that runs elsewhere, read-only; nothing is changed."""
+        given = arguments(self.topo_look, line)
+        text = None if given.describe is None else Path(given.describe).read_text(encoding="utf-8")
+        return look(given.application, given.broker or self._workspace.session.bootstrap_servers, describe=text)
 
     @line_cell_magic
     def topo(self, line: str, cell: str | None = None) -> object:

@@ -110,6 +110,7 @@ from kstreams_repl.engine.topology.store_builder import (
 )
 from kstreams_repl.engine.topology.topology import Topology as Topology
 from kstreams_repl.host.kafka.clients import ClientSettings as ClientSettings
+from kstreams_repl.repl.look import look as look
 from kstreams_repl.repl.session import (
     Application as Application,
 )

@@ -45,6 +45,7 @@ from kstreams_repl.pictures.retries import (
 )
 from kstreams_repl.pictures.table import Table as Table
 from kstreams_repl.repl.inspection.result import SqlResult as SqlResult
+from kstreams_repl.repl.look import Look as Look
 from kstreams_repl.repl.session.application.batch.batch_report import (
     BatchReport as BatchReport,
 )

@@ -16,8 +16,11 @@ from kstreams_repl.system.errors import CallError, KStreamsError, TopologyError
 
 Millis = int | str | timedelta
 Seconds = float | str | timedelta
-_UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-_TEXT = re.compile(r"(-?\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)", re.ASCII)
+_UNITS = {
+    "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000,
+    "millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000,
+}  # fmt: skip
+_TEXT = re.compile(r"(-?\d+(?:\.\d+)?)\s*(?:(ms|s|min|m|h|d)|(millisecond|second|minute|hour|day)s?)", re.ASCII)
 
 
 def as_millis(value: object, what: str, *, least: int | None = 0, error: type[KStreamsError] = TopologyError, **where: object) -> int:
@@ -80,7 +83,7 @@ def _milliseconds(value: object, unit: int) -> Fraction | None:
         return Fraction(value // timedelta(microseconds=1), 1_000)
     if isinstance(value, str):
         text = _TEXT.fullmatch(value.strip())
-        return None if text is None else Fraction(text[1]) * _UNITS[text[2]]
+        return None if text is None else Fraction(text[1]) * _UNITS[text[2] or text[3]]
     if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
         return None
     return Fraction(float(value) if not isinstance(value, Integral) else int(value)) * unit

@@ -51,6 +51,7 @@ DELEGATES = {
     "Application.query": f"{PAGE}.application.application.strict_queries_of",
     "Application.tail": f"{PAGE}.application.application.live_tail",
     "Application.wait": f"{PAGE}.application.application.wait_until",
+    "Look.topics": "kstreams_repl.repl.look.look_at.time.sleep",
     "Session.values": f"{PAGE}.topic_access.last_values",
     "Session.record": f"{PAGE}.topic_access.record_topics",
     "Session.sample": f"{PAGE}.topic_access.sample",
@@ -72,7 +73,7 @@ def durations() -> list[tuple[str, str]]:
 
 
 def counts_seconds(name: str) -> bool:
-    return name.split(".")[0] in ("Admin", "Application", "AsyncOptions", "Retries", "Session", "SqlResult")
+    return name.split(".")[0] in ("Admin", "Application", "AsyncOptions", "Look", "Retries", "Session", "SqlResult")
 
 
 def builder_with(part: str) -> tuple[ks.StreamsBuilder, Any]:
@@ -231,7 +232,9 @@ def test_a_plain_number_is_seconds_at_an_asynchronous_node_too() -> None:
 def test_milliseconds_are_exact() -> None:
     assert as_millis("2.3 s", "size") == as_millis(timedelta(seconds=2.3), "size") == 2300
     assert as_millis("9007199254740993 ms", "size") == 9007199254740993
-    assert [as_millis(text, "size") for text in ("2 min", "1 h", "1d")] == [120_000, 3_600_000, 86_400_000]
+    assert [as_millis(text, "size") for text in ("2 min", "1 h", "1d", "2 days", "1 hour")] == [
+        120_000, 3_600_000, 86_400_000, 172_800_000, 3_600_000
+    ]  # fmt: skip
     assert as_seconds("0.1 s", "timeout") == 0.1
     for value in ("0.5 ms", timedelta(microseconds=1), 0.5, 5.0):
         with pytest.raises(TopologyError, match="size must be a duration of whole milliseconds"):

@@ -26,7 +26,7 @@ EXPECTED = {
         FixedKeyRecord GlobalKTable JoinWindows KGroupedStream KGroupedTable KStream KStreamsError KTable Materialized Processor
         ProcessorContext PunctuationType Record Response Serde Session SessionWindows SlidingWindows StoreBuilder StoreKind Stores
         StreamsBuilder StreamsConfig Suppressed TimeWindows Topology UnlimitedWindows ValueAndTimestamp Windowed connect current_call
-        current_calls errors kip28 queries recipes reports secret serdes testing timestamps types
+        current_calls errors kip28 look queries recipes reports secret serdes testing timestamps types
     """,
     "kstreams_repl.kip28": """
         DefaultPartitionGrouper KStreamBuilder KStreamWindowed PartitionGrouper Processor ProcessorContext ProcessorDef TopologyBuilder
@@ -41,7 +41,7 @@ EXPECTED = {
     "kstreams_repl.recipes": "Notebook list open search",
     "kstreams_repl.reports": """
         Admin ApplicationReport ApplicationState Applications BatchReport Chart ChartKind Cleanup CommittedOffset Counts DescribedNode
-        DescribedSubtopology DiffText EditPlan InstanceReport LeftApplication Listeners Markup Metric MetricsView NodeCount NodeRate
+        DescribedSubtopology DiffText EditPlan InstanceReport LeftApplication Listeners Look Markup Metric MetricsView NodeCount NodeRate
         NodeSample PartitionRange Picture Problem Program ReadRecord Records Reset Retries RetryReport RunProgress Sample Saved
         SavedVersion Savepoint SessionFiles SqlResult Table TaskReport TopicDescription TopologyDescription UncaughtResponse Version
         WaitingRecord WrittenTable

@@ -7,12 +7,18 @@ inner classes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kstreams_repl.engine.topology.java_order import TreeSet, hash_set_order
 from kstreams_repl.engine.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from kstreams_repl.engine.topology.subtopologies import Subtopology
+from kstreams_repl.system.errors import TopologyError
+
+_BLOCK = re.compile(r"Sub-topology: (\d+)( for global store.*)?")
+_NODE = re.compile(r"(Source|Processor|Sink): (\S+) \((.*)\)")
+_ARROW = re.compile(r"(-->|<--) (.+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,3 +170,39 @@ def _extractor_text(extractor: object) -> str:
 
 def _java_list(names: Sequence[str]) -> str:
     return f"[{', '.join(names)}]"
+
+
+def parse_description(text: str) -> TopologyDescription:
+    """Return the description that this text is of: the inverse of `str(description)`, also for text of Kafka Streams on the JVM.
+
+    Raises:
+        TopologyError: a line is not one of such a text; it is named.
+    """
+    blocks: list[tuple[int, bool, list[DescribedNode]]] = []
+    for number, line in enumerate(map(str.strip, text.splitlines()), 1):
+        if block := _BLOCK.fullmatch(line):
+            blocks.append((int(block[1]), block[2] is not None, []))
+        elif blocks and (node := _NODE.fullmatch(line)):
+            blocks[-1][2].append(_parsed_node(*node.groups()))
+        elif blocks and blocks[-1][2] and (arrow := _ARROW.fullmatch(line)):
+            names = () if arrow[2] == "none" else tuple(arrow[2].split(", "))
+            last = blocks[-1][2].pop()
+            blocks[-1][2].append(replace(last, successors=names) if arrow[1] == "-->" else replace(last, predecessors=names))
+        elif line not in ("", "Topologies:"):
+            raise TopologyError(
+                f"line {number} is not one of a topology's description: {line[:80]!r}",
+                hint="pass the whole text of topology.describe(), from 'Topologies:' on",
+            )
+    if not blocks:
+        raise TopologyError("the text describes no sub-topology", hint="pass the whole text of topology.describe()")
+    parts = (DescribedSubtopology(number, tuple(nodes), global_) for number, global_, nodes in blocks)
+    return TopologyDescription(tuple(sorted(parts, key=lambda part: part.id)))
+
+
+def _parsed_node(kind: str, name: str, detail: str) -> DescribedNode:
+    what, _, named = detail.partition(": ")
+    listed = named[1:-1] if named[:1] == "[" and named[-1:] == "]" else named
+    names = tuple(listed.split(", ")) if listed and (listed != named or what == "topic") else ()
+    return DescribedNode(
+        name, kind, detail, (), (), stores=names if what == "stores" else (), topics=names if what in ("topic", "topics") else ()
+    )

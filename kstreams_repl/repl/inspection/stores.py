@@ -27,6 +27,8 @@ from kstreams_repl.system.errors import SerializationError
 from kstreams_repl.system.types import RecordBatch
 
 PREFIX = 8
+SIZE_UNKNOWN = "size unknown"
+"""The option of a window store whose windows have an unknown end."""
 _LONG = struct.Struct(">q")
 _TIME_AT = {StoreKind.WINDOW: 12, StoreKind.TIMESTAMPED_WINDOW: 12, StoreKind.SESSION: 16}
 _LEAST = {**_TIME_AT, StoreKind.TIME_ORDERED_WINDOW: 12}
@@ -225,6 +227,8 @@ def _window_bounds(builder: StoreBuilder, keys: list[bytes]) -> dict[str, pa.Arr
 
 
 def _bounds(builder: StoreBuilder, starts: pa.Array) -> dict[str, pa.Array]:
+    if builder.options.get(SIZE_UNKNOWN):
+        return {"window_start": milliseconds(starts)}
     size = builder.window_size_ms or 0
     ends = pa.compute.add(pa.compute.min_element_wise(starts, MAX_LONG - size), size)  # an unlimited window ends at the maximal time
     return {"window_start": milliseconds(starts), "window_end": milliseconds(ends)}

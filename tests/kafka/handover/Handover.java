@@ -1,7 +1,9 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.ConcurrentHashMap;
@@ -10,6 +12,7 @@ import org.apache.kafka.common.serialization.Serde;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.streams.CloseOptions;
 import org.apache.kafka.streams.KafkaStreams;
+import org.apache.kafka.streams.StoreQueryParameters;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.Topology;
@@ -30,13 +33,20 @@ import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.kstream.WindowedSerdes;
 import org.apache.kafka.streams.processor.internals.TopicPartitionMetadata;
+import org.apache.kafka.streams.query.StateQueryRequest;
+import org.apache.kafka.streams.query.VersionedKeyQuery;
+import org.apache.kafka.streams.state.QueryableStoreTypes;
+import org.apache.kafka.streams.state.ReadOnlyKeyValueStore;
+import org.apache.kafka.streams.state.ReadOnlySessionStore;
+import org.apache.kafka.streams.state.ReadOnlyWindowStore;
 import org.apache.kafka.streams.state.Stores;
+import org.apache.kafka.streams.state.ValueAndTimestamp;
 
 /**
  * Kafka Streams itself, for the tests that hand an application over: the same topology as in handing_over.py. Commands are lines on standard input, each
  * answered by one line; it ends when standard input does.
  *
- * <p>describe APP IN | start APP IN GUARANTEE STATE_DIR | state APP | stop APP | times GROUP
+ * <p>describe APP IN | start APP IN GUARANTEE STATE_DIR | state APP | stop APP | times GROUP | rows APP STORE KIND
  */
 public final class Handover {
     private static final Serde<String> TEXT = Serdes.String();
@@ -90,8 +100,47 @@ public final class Handover {
                 return met == null ? running.get(words[1]).state().toString() : "error " + met + " <- " + met.getCause();
             case "times":
                 return times(words[1]);
+            case "rows":
+                return String.join("\n", rows(running.get(words[1]), words[2], words[3]));
             default:
                 throw new IllegalArgumentException(words[0]);
+        }
+    }
+
+    /** What its own interactive queries answer: key, start and end of the window, value, timestamp, with a bar between them; "-" for none. */
+    private static List<String> rows(KafkaStreams streams, String store, String kind) {
+        List<String> rows = new ArrayList<>();
+        switch (kind) {
+            case "key-value":
+                ReadOnlyKeyValueStore<String, ValueAndTimestamp<Object>> values =
+                    streams.store(StoreQueryParameters.fromNameAndType(store, QueryableStoreTypes.timestampedKeyValueStore()));
+                values.all().forEachRemaining(row -> rows.add(row.key + "|-|-|" + row.value.value() + "|" + row.value.timestamp()));
+                return rows;
+            case "window":
+                ReadOnlyWindowStore<String, ValueAndTimestamp<Object>> windows =
+                    streams.store(StoreQueryParameters.fromNameAndType(store, QueryableStoreTypes.timestampedWindowStore()));
+                windows.all().forEachRemaining(row -> rows.add(row.key.key() + "|" + row.key.window().start() + "|" + row.key.window().end()
+                    + "|" + row.value.value() + "|" + row.value.timestamp()));
+                return rows;
+            case "session":
+                ReadOnlySessionStore<String, Object> sessions =
+                    streams.store(StoreQueryParameters.fromNameAndType(store, QueryableStoreTypes.sessionStore()));
+                sessions.fetch(null, (String) null).forEachRemaining(row -> rows.add(row.key.key() + "|" + row.key.window().start() + "|"
+                    + row.key.window().end() + "|" + row.value + "|-"));
+                return rows;
+            case "versioned":
+                for (int number = 0; number < 10; number++) {
+                    String key = "k" + number;
+                    streams.query(StateQueryRequest.inStore(store).withQuery(VersionedKeyQuery.<String, Object>withKey(key)))
+                        .getPartitionResults().values().forEach(answer -> {
+                            if (answer.isSuccess() && answer.getResult() != null) {
+                                rows.add(key + "|-|-|" + answer.getResult().value() + "|" + answer.getResult().timestamp());
+                            }
+                        });
+                }
+                return rows;
+            default:
+                throw new IllegalArgumentException(kind);
         }
     }
 

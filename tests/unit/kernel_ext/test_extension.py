@@ -64,8 +64,8 @@ def test_loading_twice_adds_nothing_twice(shell: InteractiveShell) -> None:
 def test_unloading_takes_everything_away_and_loading_brings_it_back(shell: InteractiveShell) -> None:
     names = {name for name in shell.magics_manager.magics["line"] if name.startswith("topo")}
     assert names >= {
-        "topo", "topo_connect", "topo_deploy", "topo_pause", "topo_values", "topo_query", "topo_remove", "topo_resume", "topo_sql",
-        "topo_stop", "topo_stores", "topo_tail", "topo_topics",
+        "topo", "topo_connect", "topo_deploy", "topo_look", "topo_pause", "topo_values", "topo_query", "topo_remove", "topo_resume",
+        "topo_sql", "topo_stop", "topo_stores", "topo_tail", "topo_topics",
     }  # fmt: skip
     ks.unload_ipython_extension(shell)
     ks.unload_ipython_extension(shell)

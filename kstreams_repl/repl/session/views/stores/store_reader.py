@@ -28,7 +28,7 @@ from kstreams_repl.host.instance.state.state_directory import application_direct
 from kstreams_repl.host.instance.tasks.consistent_cut import CUT, TaskCommit, at_one_commit, instance_commits
 from kstreams_repl.host.kafka.admin import Admin
 from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
-from kstreams_repl.pictures.wording import moment
+from kstreams_repl.pictures.wording import counted, moment
 from kstreams_repl.repl.inspection.stores import LogRows, StoreRows
 from kstreams_repl.system.errors import InvalidStateStoreError, UnknownTopicError
 from kstreams_repl.system.types import TaskId
@@ -67,6 +67,28 @@ class StateRows:
     as_of: str
     commits: str = ""
     looked_up: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChangelogsUntil:
+    """Stores are read from their changelogs, wherever their state is.
+
+    Attributes:
+        until_ms: of each partition the records before the first one whose timestamp is this or later; None: all.
+    """
+
+    until_ms: int | None = None
+
+
+def read_changelogs(
+    admin: Admin, config: StreamsConfig, builders: Sequence[StoreBuilder], changelogs: ChangelogsUntil, *, limit: int | None
+) -> dict[str, StateRows]:
+    """Return the rows of several stores, read from the topics that log them, each independently.
+
+    Raises:
+        InvalidStateStoreError: a store has no such topic, or it begins later than that.
+    """
+    return {builder.name: _from_changelog(admin, config, builder, limit, changelogs.until_ms) for builder in builders}
 
 
 def task_directories(config: StreamsConfig, topology: Topology, store: str) -> dict[TaskId, Path]:
@@ -229,7 +251,9 @@ def _read_view(
     return StoreRows(partition, keys, values, -1 if observed is None else _LONG.unpack(observed)[0], complete)
 
 
-def _from_changelog(admin: Admin, config: StreamsConfig, builder: StoreBuilder, limit: int | None) -> StateRows:
+def _from_changelog(
+    admin: Admin, config: StreamsConfig, builder: StoreBuilder, limit: int | None, until_ms: int | None = None
+) -> StateRows:
     if not builder.logging and builder.source_topic is None:
         raise InvalidStateStoreError(
             f"store {builder.name!r} has no state on this machine and no changelog",
@@ -239,7 +263,7 @@ def _from_changelog(admin: Admin, config: StreamsConfig, builder: StoreBuilder, 
     topic = builder.source_topic or changelog_topic(config["application.id"], builder.name)
     refuse_what_a_processor_fills(builder)
     try:
-        ranges = ranges_of(admin, topic)
+        ranges = ranges_of(admin, topic, until_ms=until_ms)
     except UnknownTopicError as error:
         raise InvalidStateStoreError(
             f"store {builder.name!r} has no state yet: its topic {topic} does not exist",
@@ -248,9 +272,24 @@ def _from_changelog(admin: Admin, config: StreamsConfig, builder: StoreBuilder, 
         ) from error
     builder = with_log_serdes(builder, config)
     logs = {item.partition.partition: LogRows(builder, item.partition.partition) for item in ranges}
+    records = 0
     for partition, batch in read_ranges(admin.settings, ranges):
         logs[partition.partition].add(batch)
-    return StateRows(tuple(log.rows(limit) for log in logs.values()), f"from topic {topic}")
+        records += len(batch)
+    read = f"from topic {topic}"
+    if until_ms is not None:
+        for item in ranges:
+            if 0 < item.start == item.end:
+                raise InvalidStateStoreError(
+                    f"store {builder.name!r} cannot be read as of {moment((until_ms - 1) / 1000)}: "
+                    f"{item.partition} begins later, at offset {item.start}",
+                    hint="what retention has removed is gone: ask for a later time",
+                    store=builder.name,
+                )
+        read += f" as of {moment((until_ms - 1) / 1000)}"
+        if without := sum(item.end - item.start for item in ranges) - records:
+            read += f"; {counted(without, 'offset')} without a record: of transactions, or of rows replaced later, which may be missing"
+    return StateRows(tuple(log.rows(limit) for log in logs.values()), read)
 
 
 def refuse_what_a_processor_fills(builder: StoreBuilder) -> None:

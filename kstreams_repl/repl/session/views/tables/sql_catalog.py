@@ -23,7 +23,13 @@ from kstreams_repl.repl.session.cluster_client import ClusterClient
 from kstreams_repl.repl.session.topics.records import Records
 from kstreams_repl.repl.session.views.counts.metrics_view import metrics_table
 from kstreams_repl.repl.session.views.counts.record_counts import late_lines
-from kstreams_repl.repl.session.views.stores.store_reader import POINT_READS, StateRows, read_stores
+from kstreams_repl.repl.session.views.stores.store_reader import (
+    POINT_READS,
+    ChangelogsUntil,
+    StateRows,
+    read_changelogs,
+    read_stores,
+)
 from kstreams_repl.system.errors import SqlError, UnknownTopicError, did_you_mean
 
 METRICS = "metrics"
@@ -37,6 +43,7 @@ class SessionTables:
     Args:
         given: dataframes passed to the call; they take precedence over all else.
         around: names of the caller; dataframes among them come last.
+        changelogs: read stores from their changelogs; None: from their state, if it is on this machine.
     """
 
     def __init__(
@@ -45,8 +52,10 @@ class SessionTables:
         applications: Mapping[str, ApplicationCore],
         given: Mapping[str, object],
         around: Mapping[str, object],
+        changelogs: ChangelogsUntil | None = None,
     ) -> None:
         self._client = client
+        self._changelogs = changelogs
         self._applications = applications
         self._given = given
         self._around = around
@@ -129,12 +138,16 @@ class SessionTables:
         key = serdes.resolve(builder.key_serde, app.config["default.key.serde"])
         value = serdes.resolve(builder.value_serde, app.config["default.value.serde"])
         named = self._named.get(app.name, [builder])
-        by_key = len(named) == 1 and builder.kind in POINT_READS and limits.store_limit is None
+        by_key = len(named) == 1 and builder.kind in POINT_READS and limits.store_limit is None and self._changelogs is None
         keys = keys_needed(key, limits.bounds) if by_key else None
         rows = self._rows.get((app.name, builder.name))
         if rows is None or keys is not None:
             together = list({other.name: other for other in (*named, builder)}.values())
-            read = read_stores(self._client.admin, app.config, app.topology, together, limit=limits.store_limit, keys=keys)
+            admin, limit = self._client.admin, limits.store_limit
+            if self._changelogs is None:
+                read = read_stores(admin, app.config, app.topology, together, limit=limit, keys=keys)
+            else:
+                read = read_changelogs(admin, app.config, together, self._changelogs, limit=limit)
             rows = read[builder.name]
             if not rows.looked_up:
                 self._rows |= {(app.name, name): rows for name, rows in read.items()}
