@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -123,6 +122,8 @@ def keep(page: Any, name: str) -> None:
 
 def write_notebook(path: Path, sources: list[str]) -> None:
     """A notebook of these code cells."""
+    import nbformat
+
     cells = [nbformat.v4.new_code_cell(source) for source in sources]
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
     nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), path)

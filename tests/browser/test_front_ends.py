@@ -12,7 +12,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import psutil
 import pytest
 
@@ -111,6 +110,8 @@ Panel(app)
 
 def first_notebook_for_marimo() -> list[str]:
     """Return the cells of the first notebook as docs/tasks/notebook.md says: the builder in one, and a deploy that edits what runs."""
+    import nbformat
+
     sources = [cell.source for cell in nbformat.read(ROOT / "notebooks" / FIRST, 4).cells if cell.cell_type == "code"]
     sources = [source for source in sources if not source.startswith(("%", "#", "app.pause"))]
     begin, values, deploy = (next(i for i, one in enumerate(sources) if part in one) for part in ("StreamsB", "session.values", "deploy("))

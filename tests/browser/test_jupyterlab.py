@@ -9,9 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
-from nbformat.sign import NotebookNotary
 
 import kstreams_repl as ks
 from kstreams_repl.pictures import mimebundle, picture_of
@@ -242,6 +240,9 @@ def test_a_notebook_that_is_opened_again_shows_the_picture_that_was_saved(lab: t
     address, folder = lab
     topology = picture_of(ks.Topology().add_source("words", "words-in").add_sink("out", "words-out", "words"), title="saved")
     data = {**mimebundle(topology, "saved"), WIDGET: {"version_major": 2, "version_minor": 0, "model_id": "0" * 32}}
+    import nbformat
+    from nbformat.sign import NotebookNotary
+
     cell = nbformat.v4.new_code_cell("app", execution_count=1)
     cell.outputs = [nbformat.v4.new_output("execute_result", data, execution_count=1)]
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
 
 from tests.browser.conftest import CHROMIUM, ROOT, jupyter_server
@@ -39,6 +38,8 @@ def test_a_card_of_the_launcher_opens_the_tutorial_and_never_overwrites_it(lab: 
     click_in_the_launcher(page, address.format(""), "from nothing to a running application")
     keep(page, "tutorial")
     (copy,) = folder.parent.glob("**/kstreams-tutorial/tutorial.ipynb")
+    import nbformat
+
     assert nbformat.read(copy, 4).cells[0] == nbformat.read(ROOT / "notebooks" / "tutorial.ipynb", 4).cells[0]
     nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("my own work")]), copy)
     click_in_the_launcher(page, address.format(""), "my own work")

@@ -1,4 +1,7 @@
-"""The example notebooks run from top to bottom on a real broker and real Spark, and are committed clean."""
+"""The example notebooks run from top to bottom on a real broker and real Spark, and are committed clean.
+
+Imported in the tests: nbformat takes some four seconds, which each process of a run would spend.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
 
 from tests.notebooks.displayed import CHECKS, Displayed
@@ -18,6 +20,7 @@ names = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 def run(path: Path, folder: Path) -> Any:
     """The notebook, executed in a folder of its own by this Python."""
+    import nbformat
     from nbclient import NotebookClient
 
     notebook = nbformat.read(path, as_version=4)
@@ -45,6 +48,8 @@ def test_there_are_notebooks() -> None:
 
 @names
 def test_notebook_is_committed_clean(path: Path) -> None:
+    import nbformat
+
     notebook = nbformat.read(path, as_version=4)
     for cell in notebook.cells:
         if cell.cell_type == "code":

@@ -9,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import nbformat
 import pytest
 
 import kstreams_repl as ks
@@ -26,6 +25,8 @@ ASKED = {
 
 
 def opened(name: str, folder: Path) -> Any:
+    import nbformat
+
     return nbformat.read(ks.recipes.open(name, folder=folder).path, as_version=4)
 
 
@@ -55,6 +56,8 @@ def test_only_the_last_line_of_a_block_shows_something(name: str, page: str) -> 
 @recipes
 def test_a_notebook_has_the_pages_examples_and_runs(name: str, page: str, tmp_path: Path) -> None:
     notebook = opened(name, tmp_path)
+    import nbformat
+
     nbformat.validate(notebook)
     assert notebook.cells[0].source.startswith(page.partition("\n")[0])
     sources = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
