@@ -153,7 +153,7 @@ def test_the_text_of_the_topology_makes_its_picture_and_says_what_it_writes(
     text = str(topology(ours, "look0").describe())
     their = ks.look(ours, settings.bootstrap_servers, describe=text)
     assert str(their.topology.describe()) == text
-    roles = {row[0]: row[1] for row in their.topics(seconds=0.1).rows}
+    roles = {row[0]: row[1] for row in their.topics(watch=0.1).rows}
     assert {topic for topic, role in roles.items() if role == "input"} == {f"look0-{topic}" for topic in INPUTS}
     assert {topic for topic, role in roles.items() if role == "output"} == {f"{ours}-{topic}" for topic in SINKS}
     bundle = their._repr_mimebundle_()

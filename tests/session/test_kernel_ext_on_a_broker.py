@@ -14,6 +14,7 @@ from kstreams_repl.host.instance.control.control_files import write_whole
 from kstreams_repl.host.instance.control.file_channel import LEASE
 from kstreams_repl.host.instance.state.state_directory import control_directory
 from kstreams_repl.repl.session import Records
+from kstreams_repl.system.types import TopicPartition
 from tests.unit.kernel_ext.test_extension import completions, new_shell, run
 
 pytestmark = pytest.mark.kafka
@@ -61,6 +62,19 @@ def test_tail_shows_what_holds_and_ends(shell: InteractiveShell, topic: str, cap
     assert result.success
     shown = capsys.readouterr().out
     assert "key" in shown
+
+
+def test_an_application_elsewhere_is_looked_at(shell: InteractiveShell, topic: str, tmp_path: Path) -> None:
+    session, app = shell.user_ns["session"], f"their-{topic}"
+    session.create_topic(f"{app}-seen-changelog", partitions=1, configs={"cleanup.policy": "compact"})
+    session.produce(f"{app}-seen-changelog", [("a", "1", 5), ("b", "2", 6), ("a", "3", 7)], key_serde="string", value_serde="string")
+    session.admin.commit_offsets(app, {TopicPartition(topic, 0): 0})
+    their = run(shell, f"their = %topo_look {app}")[0]
+    assert their.success and shell.user_ns["their"].sql("SELECT key, value FROM seen ORDER BY key").fetchall() == [("a", "3"), ("b", "2")]
+    assert run(shell, "their.sql('FROM seen', as_of=6)")[0].result.df().value.tolist() == ["1", "2"]
+    (tmp_path / "text").write_text("Topologies: none")
+    assert "line 1" in str(shell.run_cell(f"%topo_look {app} --describe {tmp_path}/text").error_in_exec)
+    assert app in completions(shell, f"%topo_look {app[:8]}")
 
 
 def test_topics_and_status_are_listed(shell: InteractiveShell, topic: str) -> None:

@@ -216,8 +216,10 @@ def test_files_are_replaced_and_locked_in_one_place() -> None:
     assert found == set(OWN_FILES), "use replacing, write_atomically or locked of kstreams_repl/system/files.py"
 
 
-ONLY_USERS_CALL = {"TopologyDiff.code_only", "RowIterator.peek_next_key", "StandaloneCluster.add_worker", "LazyGroup.format_commands"}
-"""Methods that no page names; the last is click's."""
+ONLY_USERS_CALL = {"TopologyDiff.code_only", "RowIterator.peek_next_key", "StandaloneCluster.add_worker"} | {
+    "LazyGroup.format_commands", "_Server.handle_error",
+}
+"""Methods that no page names; the last are click's and socketserver's."""
 
 
 def test_nothing_is_defined_that_nothing_names() -> None:

@@ -16,6 +16,7 @@ OPEN = {
     "Session.deploy": "settings, by key",
     "Session.run_batch": "settings, by key",
     "Session.sql": "dataframes, by the name that the query has for them",
+    "Look.sql": "dataframes, by the name that the query has for them",
     "Application.sql": "dataframes, by the name that the query has for them",
     "KStreamsError.__init__": "what an error says of where it happened",
 }

@@ -131,21 +131,21 @@ class Look:
         note = "" if rows else "it has no store with a changelog"
         return Table.of(("store", "kind", "keys", "values", "known from", "topic"), rows, note=note)
 
-    def topics(self, *, seconds: Seconds = 1.0) -> Table:
+    def topics(self, *, watch: Seconds = 1.0) -> Table:
         """Return its topics, with lag and throughput.
 
         A record counts as read when its offset is committed. Lag is counted in offsets, of which a transaction's marker is one.
 
         Args:
-            seconds: how long to watch for the two rates, per second.
+            watch: how many seconds to watch for the two rates, per second.
 
         Example:
-            >>> their.topics(seconds=2)  # doctest: +SKIP
+            >>> their.topics(watch=2)  # doctest: +SKIP
         """
-        watch = as_seconds(seconds, "seconds")
+        seconds = as_seconds(watch, "watch")
         roles = self._roles()
         before, began = self._offsets(roles), time.monotonic()
-        time.sleep(watch)
+        time.sleep(seconds)
         after, passed = self._offsets(roles), time.monotonic() - began
         rows = []
         for topic, role in roles.items():
@@ -154,7 +154,7 @@ class Look:
             read, lag = sum(now.committed - then.committed for then, now in pairs) / passed, sum(now.lag for _, now in pairs)
             rows.append([topic, role, len(pairs), *((lag, read) if role in READ else (None, None)), written])
         members = len(self._client.admin.members(self.name))
-        note = f"{counted(members, 'member')} of group {self.name}; offsets of {watch:g} s"
+        note = f"{counted(members, 'member')} of group {self.name}; offsets of {seconds:g} s"
         return Table.of(("topic", "role", "partitions", "lag", "read/s", "written/s"), rows, note=note)
 
     @property

@@ -366,7 +366,7 @@ def test_a_savepoint_is_completed_by_savepoints_and_not_by_files(
     assert completions(shell, 'session.deploy(builder, "shop", from_savepoint="shop/m')[-1].endswith("monday")
 
 
-IN_SESSION = {"topo_tail"}
+IN_SESSION = {"topo_look", "topo_tail"}
 """Magics that only a test with a broker sees: `tests/session/test_kernel_ext_on_a_broker.py`."""
 
 
