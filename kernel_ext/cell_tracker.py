@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kstreams_repl.engine.topology.source_location import cell_started
+from kstreams_repl.engine.topology.description.source_location import cell_started
 from kstreams_repl.repl.session.source.cell_history import history
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kernel_ext.failures import failure_buttons
 from kernel_ext.workspace import Workspace
-from kstreams_repl.engine.topology.user_lines import is_users
+from kstreams_repl.engine.topology.description.user_lines import is_users
 from kstreams_repl.pictures.markup import clean_text, one_line
 from kstreams_repl.repl.session import Application
 from kstreams_repl.repl.session.source.cell_history import history

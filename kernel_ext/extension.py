@@ -8,19 +8,19 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from kernel_ext.arguments import give_help
-from kernel_ext.batch_magics import BatchMagics
 from kernel_ext.cell_tracker import CellTracker
-from kernel_ext.completion import NameMatcher
 from kernel_ext.errors import show_error
-from kernel_ext.magics import TopoMagics
-from kernel_ext.progress_bar import ProgressBar
-from kernel_ext.query_magic import QueryMagics
-from kernel_ext.side_panel import SidePanel
+from kernel_ext.live.progress_bar import ProgressBar
+from kernel_ext.live.side_panel import SidePanel
+from kernel_ext.magics.arguments import give_help
+from kernel_ext.magics.batch_magics import BatchMagics
+from kernel_ext.magics.completion import NameMatcher
+from kernel_ext.magics.query_magic import QueryMagics
+from kernel_ext.magics.topo_magics import TopoMagics
 from kernel_ext.stale_nodes import StaleNodes
 from kernel_ext.workspace import Workspace
 from kstreams_repl.host.kafka.embedded.jars import KAFKA_VERSION
-from kstreams_repl.pictures.objects import install
+from kstreams_repl.pictures.graph.objects import install
 from kstreams_repl.pictures.table import Table
 from kstreams_repl.repl.session import Application
 from kstreams_repl.repl.session.progress_messages import report_to, to_stderr
@@ -93,7 +93,7 @@ class Extension:
     def show_application(self, app: Application, include: object = None, exclude: object = None) -> object:
         """Show text, picture, and the panel where widgets are available; one panel per application."""
         bundle = app._repr_mimebundle_()
-        from kernel_ext.panel import Panel
+        from kernel_ext.live.panel import Panel
 
         panel = self._panels.get(app)
         if panel is None or panel.is_closed:
@@ -104,7 +104,7 @@ class Extension:
 
     def live_tail(self, read: Callable[[], Table], title: str, close: Callable[[], None]) -> object:
         """Return a live table with a Stop button."""
-        from kernel_ext.tail_view import TailView
+        from kernel_ext.live.tail_view import TailView
 
         return TailView(read, title, close=close, kernel_busy=lambda: self._cells.running)
 

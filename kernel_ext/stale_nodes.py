@@ -13,7 +13,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from kernel_ext.workspace import Workspace
-from kstreams_repl.engine.topology.fingerprint import all_names, is_users
+from kstreams_repl.engine.topology.differences.fingerprint import all_names, is_users
 from kstreams_repl.repl.session import Application
 
 

@@ -30,7 +30,7 @@ _SHOWN = frozenset({"GlobalKTable", "KStream", "KTable", "StreamsBuilder", "Topo
 def __getattr__(name: str) -> Any:
     value = _load(name)
     if name in _SHOWN:
-        importlib.import_module(f"{__name__}.pictures.objects").install()
+        importlib.import_module(f"{__name__}.pictures.graph.objects").install()
     return value
 
 

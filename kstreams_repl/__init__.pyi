@@ -101,7 +101,7 @@ from kstreams_repl.engine.processor.current_call import (
 )
 from kstreams_repl.engine.runtime.nodes.handlers import Response as Response
 from kstreams_repl.engine.serdes import Serde as Serde
-from kstreams_repl.engine.topology.offset_reset import AutoOffsetReset as AutoOffsetReset
+from kstreams_repl.engine.topology.bounds.offset_reset import AutoOffsetReset as AutoOffsetReset
 from kstreams_repl.engine.topology.store_builder import (
     StoreBuilder as StoreBuilder,
 )

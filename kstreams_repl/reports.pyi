@@ -2,10 +2,10 @@ from kstreams_repl.engine.dsl.graph.call_log import Problem as Problem
 from kstreams_repl.engine.metrics.metrics_snapshot import Metric as Metric
 from kstreams_repl.engine.runtime.nodes.node_counts import NodeCount as NodeCount
 from kstreams_repl.engine.topology import TopologyDescription as TopologyDescription
-from kstreams_repl.engine.topology.describe import (
+from kstreams_repl.engine.topology.description.describe import (
     DescribedNode as DescribedNode,
 )
-from kstreams_repl.engine.topology.describe import (
+from kstreams_repl.engine.topology.description.describe import (
     DescribedSubtopology as DescribedSubtopology,
 )
 from kstreams_repl.host.instance.reports.run_progress import RunProgress as RunProgress
@@ -32,8 +32,8 @@ from kstreams_repl.pictures.chart import (
     ChartKind as ChartKind,
 )
 from kstreams_repl.pictures.diff_text import DiffText as DiffText
+from kstreams_repl.pictures.graph.picture import Picture as Picture
 from kstreams_repl.pictures.markup import Markup as Markup
-from kstreams_repl.pictures.picture import Picture as Picture
 from kstreams_repl.pictures.retries import (
     Retries as Retries,
 )

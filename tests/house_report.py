@@ -58,9 +58,9 @@ ONE_MEANING = {
         "kernel_ext/", "kstreams_repl/repl/session/source/", "kstreams_repl/engine/dsl/", "kstreams_repl/engine/topology/")),
     "engine": (
         "the ordered map of bytes of a store",
-        ("kstreams_repl/engine/stores/", "workshop/bench/engine.py", "kstreams_repl/serving/task_view.py"),
+        ("kstreams_repl/engine/stores/", "workshop/bench/engine.py", "kstreams_repl/serving/queries/task_view.py"),
     ),
-    "place": ("a verb", ("kstreams_repl/pictures/layout.py", "workshop/conformance/behaviours.py")),
+    "place": ("a verb", ("kstreams_repl/pictures/graph/layout.py", "workshop/conformance/behaviours.py")),
     "slot": ("the number of an instance in its application", ("kstreams_repl/host/instance/", "kstreams_repl/host/spark/")),
 }  # fmt: skip
 """Words that had several meanings: the one that is left, and the packages in which a module, class or function may have it in its name."""

@@ -14,8 +14,8 @@ from kstreams_repl.engine.stores.layers.row_format import keep_row_format
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.instance.state.environment_attributes import INPUT
 from kstreams_repl.host.instance.state.state_directory import task_directory
-from kstreams_repl.serving.local_stores import LocalStores
-from kstreams_repl.serving.queryable_state import QueryableState
+from kstreams_repl.serving.local.local_stores import LocalStores
+from kstreams_repl.serving.local.queryable_state import QueryableState
 from kstreams_repl.system.types import TaskId
 
 MAP_BYTES = 64 << 20

@@ -131,13 +131,13 @@ def _extractor(value: object) -> object:
 
 
 def _offset_reset(value: object) -> str:
-    from kstreams_repl.engine.topology.offset_reset import checked
+    from kstreams_repl.engine.topology.bounds.offset_reset import checked
 
     return checked(value)
 
 
 def _stop_at(value: object) -> str | None:
-    from kstreams_repl.engine.topology.stop_at import checked
+    from kstreams_repl.engine.topology.bounds.stop_at import checked
 
     return checked(value)
 

@@ -6,11 +6,11 @@ boxes and edges; `picture` decides what of a topology is drawn; `svg` draws it; 
 
 from __future__ import annotations
 
-from kstreams_repl.pictures.graphviz import to_graphviz
+from kstreams_repl.pictures.graph.graphviz import to_graphviz
+from kstreams_repl.pictures.graph.mimebundle import attach, mimebundle, text_of
+from kstreams_repl.pictures.graph.picture import Mark, Picture, picture_of
+from kstreams_repl.pictures.graph.svg import svg_of
 from kstreams_repl.pictures.markup import Markup, clean_text
-from kstreams_repl.pictures.mimebundle import attach, mimebundle, text_of
-from kstreams_repl.pictures.picture import Mark, Picture, picture_of
-from kstreams_repl.pictures.svg import svg_of
 from kstreams_repl.pictures.table import Table
 
 __all__ = [

@@ -25,7 +25,7 @@ def exports(module: str) -> dict[str, str]:
 
     Example:
         >>> exports("kstreams_repl.queries")["KeyQuery"]
-        'kstreams_repl.serving.query_types'
+        'kstreams_repl.serving.queries.query_types'
     """
     stub = Path(str(importlib.import_module(module).__file__)).with_suffix(".pyi")
     imports = [node for node in ast.parse(stub.read_text(encoding="utf-8")).body if isinstance(node, ast.ImportFrom)]

@@ -117,7 +117,7 @@ def first_notebook_for_marimo() -> list[str]:
     begin, values, deploy = (next(i for i, one in enumerate(sources) if part in one) for part in ("StreamsB", "session.values", "deploy("))
     build = "\n".join(source for source in sources[begin:deploy] if source != sources[values])
     panel = MARIMO_PANEL.format(deploy=sources[deploy].splitlines()[0].removeprefix("app = "))
-    before = ["from kernel_ext.panel import Panel", *sources[:begin]]
+    before = ["from kernel_ext.live.panel import Panel", *sources[:begin]]
     return [*before, build, sources[values], panel, *sources[deploy + 1 :], 'f"version {app.versions[-1].number}"', MORE]
 
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.pictures import mimebundle, picture_of
+from kstreams_repl.pictures import picture_of
+from kstreams_repl.pictures.graph import mimebundle
 from tests.browser.conftest import CHROMIUM
 from tests.browser.driving import IDLE, add_cell, keep, open_notebook, run_all, write_notebook
 
@@ -139,9 +140,9 @@ GREY = """count => {
 def test_a_picture_without_its_kernel_says_so(lab: tuple[str, Path], page: Any) -> None:
     """Killed from outside: JupyterLab itself notices seconds later. Then its server starts another one, and the picture stays grey."""
     address, folder = lab
-    builds = "import kstreams_repl as ks\n%load_ext kstreams_repl\nfrom types import SimpleNamespace\nfrom kernel_ext.panel import Panel"
+    builds = "import kstreams_repl as ks\n%load_ext kstreams_repl\nfrom types import SimpleNamespace"
     application = "SimpleNamespace(name='shop', _core=SimpleNamespace(client=SimpleNamespace(closed=True), detached=False))"
-    shows = f"import os\nPanel({application})"  # what it shows does not matter here
+    shows = f"import os\nfrom kernel_ext.live.panel import Panel\nPanel({application})"  # what it shows does not matter here
     write_notebook(folder / "killed.ipynb", [builds, shows])
     run_all(page, address.format("killed.ipynb"), seconds=120)
     page.locator(".ks-panel").wait_for()

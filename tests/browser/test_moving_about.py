@@ -11,11 +11,11 @@ import pytest
 
 from kstreams_repl.engine.dsl import StreamsBuilder
 from kstreams_repl.pictures import Mark, Picture, picture_of, svg_of
-from kstreams_repl.pictures.arrange import room_for
-from kstreams_repl.pictures.live_marks import link_widths, mark_lines
-from kstreams_repl.pictures.mimebundle import mimebundle
-from kstreams_repl.pictures.picture import Kind
-from kstreams_repl.pictures.view import View, simplified, summary_of
+from kstreams_repl.pictures.graph.arrange import room_for
+from kstreams_repl.pictures.graph.live_marks import link_widths, mark_lines
+from kstreams_repl.pictures.graph.mimebundle import mimebundle
+from kstreams_repl.pictures.graph.picture import Kind
+from kstreams_repl.pictures.graph.view import View, simplified, summary_of
 from tests.browser.conftest import CHROMIUM
 from tests.browser.driving import ARTEFACTS, keep
 from tests.browser.test_picture import large, panel, state_with  # noqa: F401 - a fixture

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from kernel_ext.live_picture import START
+from kernel_ext.live.live_picture import START
 from kstreams_repl.engine.dsl import StreamsBuilder
 from kstreams_repl.pictures import Mark, Picture, Table, picture_of, svg_of
-from kstreams_repl.pictures.arrange import room_for
 from kstreams_repl.pictures.front_end import bundle
-from kstreams_repl.pictures.live_marks import mark_lines
+from kstreams_repl.pictures.graph.arrange import room_for
+from kstreams_repl.pictures.graph.live_marks import mark_lines
+from kstreams_repl.pictures.graph.mimebundle import mimebundle
+from kstreams_repl.pictures.graph.picture import Cluster, Kind, Link, Shape
 from kstreams_repl.pictures.markup import element, join
-from kstreams_repl.pictures.mimebundle import mimebundle
-from kstreams_repl.pictures.picture import Cluster, Kind, Link, Shape
 from tests.browser.conftest import CHROMIUM
 from tests.browser.driving import keep
 from tests.daily_share import daily_share

@@ -68,7 +68,7 @@ PROBES = {
     "broker": BROKER,
     "spark": "import kstreams_repl.host.spark.deployment, pyspark",
     "sql": "import kstreams_repl as ks; ks.connect",
-    "notebook": "import kernel_ext.extension, kernel_ext.panel",
+    "notebook": "import kernel_ext.extension, kernel_ext.live.panel",
     "polars": "import polars",
     "queries": "import kstreams_repl.serving.server, kstreams_repl as ks; ks.queries.connect",
     "tables": "import kstreams_repl.table_files, deltalake, pyiceberg",

@@ -40,5 +40,5 @@ def test_a_wheel_without_node_brings_the_side_panel(tmp_path: Path) -> None:
     assert str(venv / "share" / "jupyter" / "labextensions") in listed
     line = next(line for line in listed.splitlines() if "kstreams-repl v" in line)
     assert "enabled" in line and "OK" in line and "(python, kstreams-repl)" in line
-    where = run(python, "-c", "import kstreams_repl, kernel_ext.extension, kernel_ext.panel; print(kernel_ext.__file__)", **clean)
+    where = run(python, "-c", "import kstreams_repl, kernel_ext.extension, kernel_ext.live.panel; print(kernel_ext.__file__)", **clean)
     assert str(site) in where

@@ -12,7 +12,7 @@ from kstreams_repl.host.kafka.clients import ClientSettings
 from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
 from kstreams_repl.system.types import TopicPartition
 from workshop.bench.clients_alone import Share, run_share
-from workshop.bench.testbed import produce
+from workshop.bench.rig.testbed import produce
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 

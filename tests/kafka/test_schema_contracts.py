@@ -15,7 +15,7 @@ from google.protobuf.type_pb2 import Field
 import kstreams_repl as ks
 from kstreams_repl import serdes
 from kstreams_repl.engine.config import StreamsConfig
-from kstreams_repl.engine.topology.schema_diff import SchemaChange, SchemaDiff
+from kstreams_repl.engine.topology.differences.schema_diff import SchemaChange, SchemaDiff
 from kstreams_repl.host.kafka.embedded.registry import EmbeddedRegistry
 from kstreams_repl.repl.session.application.checks.contracts import begin_versions, compare_schemas, refuse_schemas
 from kstreams_repl.system.errors import IncompatibleSchemaError, SchemaRegistryError, SchemaRegistryUnavailableError

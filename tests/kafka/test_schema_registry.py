@@ -30,7 +30,7 @@ from kstreams_repl.engine.serdes.schemas.schema_registry import Settings, defaul
 from kstreams_repl.host.kafka.clients import ClientSettings
 from kstreams_repl.host.kafka.embedded.registry import EmbeddedRegistry
 from kstreams_repl.repl.session.session_directory import SessionDirectory
-from kstreams_repl.serving.discovery import Discovery
+from kstreams_repl.serving.remote.discovery import Discovery
 from kstreams_repl.system.errors import ConfigError, SchemaRegistryError, SchemaRegistryUnavailableError, SerializationError
 from tests.kafka.registry_gate import RegistryGate
 from tests.kafka.schema_evolutions import PROTO

@@ -19,8 +19,8 @@ from kstreams_repl.host.kafka.admin import Admin
 from kstreams_repl.host.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
 from kstreams_repl.host.spark.planning.plan_builder import make_plan
-from kstreams_repl.serving.local_stores import LocalStores
-from kstreams_repl.serving.queryable_state import QueryableState
+from kstreams_repl.serving.local.local_stores import LocalStores
+from kstreams_repl.serving.local.queryable_state import QueryableState
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 Row = tuple[str, str, list[tuple[str, bytes | None]]]

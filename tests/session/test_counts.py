@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 import kstreams_repl as ks
-from kernel_ext.node_details import rows_behind
+from kernel_ext.live.node_details import rows_behind
 from kstreams_repl.host.kafka.admin import NewTopicSpec
 from kstreams_repl.host.kafka.clients import ClientSettings
 from kstreams_repl.repl.session.session_directory import SessionDirectory

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
-from kernel_ext.live_picture import LivePicture
+from kernel_ext.live.live_picture import LivePicture
 from kstreams_repl.host.kafka.clients import ClientSettings
 from kstreams_repl.repl.session.session_directory import SessionDirectory
 from kstreams_repl.system.errors import DeployError, KStreamsError, StreamsProcessingError

@@ -12,11 +12,11 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
-import kernel_ext.live_picture as live_module
-import kernel_ext.view_heartbeat as watched
+import kernel_ext.live.live_picture as live_module
+import kernel_ext.live.view_heartbeat as watched
 import kstreams_repl as ks
-from kernel_ext.live_picture import LivePicture
-from kernel_ext.side_panel import SidePanel, state_of
+from kernel_ext.live.live_picture import LivePicture
+from kernel_ext.live.side_panel import SidePanel, state_of
 from kernel_ext.stale_nodes import StaleNodes
 from kernel_ext.workspace import Workspace
 from kstreams_repl.host.kafka.clients import ClientSettings

@@ -21,8 +21,8 @@ from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka import TopicPartition as Partition
 
 import kstreams_repl as ks
-from kernel_ext.live_picture import LivePicture
-from kernel_ext.side_panel import _application_row, _topics
+from kernel_ext.live.live_picture import LivePicture
+from kernel_ext.live.side_panel import _application_row, _topics
 from kstreams_repl.host.kafka.clients import ClientSettings
 from kstreams_repl.repl.session.session_directory import SessionDirectory
 from kstreams_repl.system.types import TopicPartition

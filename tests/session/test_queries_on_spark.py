@@ -32,8 +32,8 @@ READER = """
 import json, sys, time
 from pathlib import Path
 import kstreams_repl as ks
-from kstreams_repl.serving.local_stores import LocalStores
-from kstreams_repl.serving.queryable_state import QueryableState
+from kstreams_repl.serving.local.local_stores import LocalStores
+from kstreams_repl.serving.local.queryable_state import QueryableState
 config, topic, end = json.loads(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
 builder = ks.StreamsBuilder()
 builder.stream(topic, key_serde="string", value_serde="string").group_by_key().count(store="counts")

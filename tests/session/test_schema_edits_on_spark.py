@@ -15,7 +15,7 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 import kstreams_repl as ks
 from kstreams_repl import serdes
 from kstreams_repl.engine.serdes.schemas.schema_registry import default_registry, use_by_default
-from kstreams_repl.engine.topology.schema_diff import SchemaChange
+from kstreams_repl.engine.topology.differences.schema_diff import SchemaChange
 from kstreams_repl.host.kafka.clients import ClientSettings
 from kstreams_repl.host.kafka.embedded.registry import EmbeddedRegistry
 from kstreams_repl.repl.session.session_directory import SessionDirectory

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
-from kernel_ext.magics import NodeValues
+from kernel_ext.magics.topo_magics import NodeValues
 from kstreams_repl.host.instance.control.node_taps import TapFiles
 from kstreams_repl.host.instance.state.state_directory import control_directory, state_root
 from kstreams_repl.host.kafka.clients import ClientSettings

@@ -28,7 +28,7 @@ from kstreams_repl.engine.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.engine.stores.factory import open_store
 from kstreams_repl.engine.stores.kinds.outer_join import side_key
 from kstreams_repl.engine.stores.layers.codec import Codec
-from kstreams_repl.engine.topology.java_order import hash_set_order, string_hash
+from kstreams_repl.engine.topology.description.java_order import hash_set_order, string_hash
 from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.system.types import Windowed
 

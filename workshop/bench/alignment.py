@@ -19,12 +19,12 @@ from kstreams_repl import StreamsBuilder, TimeWindows, serdes
 from kstreams_repl.engine.config import EXACTLY_ONCE_V2
 from kstreams_repl.host.kafka.clients import make_producer
 from kstreams_repl.system.errors import ProductionError
-from workshop.bench import json_output
-from workshop.bench.deployed import Settings, run_topology
-from workshop.bench.outputs import Compared, read_output
 from workshop.bench.peers.kafka_streams import KAFKA_STREAMS, KafkaStreamsPeer, chosen_jdk, peer_option
-from workshop.bench.testbed import Testbed, open_testbed, where
-from workshop.bench.workloads import Topics
+from workshop.bench.rig import json_output
+from workshop.bench.rig.deployed import Settings, run_topology
+from workshop.bench.rig.outputs import Compared, read_output
+from workshop.bench.rig.testbed import Testbed, open_testbed, where
+from workshop.bench.rig.workloads import Topics
 
 BENCH = "alignment"
 SHAPES = ("even", "skewed", "empty", "gap")

@@ -23,15 +23,15 @@ import click
 
 from kstreams_repl.engine.serdes import long
 from kstreams_repl.system.errors import KStreamsError
-from workshop.bench import json_output, outputs, workloads
-from workshop.bench.deployed import Settings, run_workload
-from workshop.bench.record_files import FORMATS, write_files
-from workshop.bench.testbed import PARTITIONS, Testbed, open_testbed, where
-from workshop.bench.workloads import Topics
+from workshop.bench.rig import json_output, outputs, workloads
+from workshop.bench.rig.deployed import Settings, run_workload
+from workshop.bench.rig.record_files import FORMATS, write_files
+from workshop.bench.rig.testbed import PARTITIONS, Testbed, open_testbed, where
+from workshop.bench.rig.workloads import Topics
 
 BENCH = "batch"
 _MODULE = """
-from workshop.bench import workloads
+from workshop.bench.rig import workloads
 from kstreams_repl import StreamsBuilder
 
 def topology():

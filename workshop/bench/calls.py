@@ -21,12 +21,12 @@ import click
 from kstreams_repl import StreamsBuilder
 from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
 from kstreams_repl.system.errors import KStreamsError
-from workshop.bench import json_output
-from workshop.bench.deployed import Settings
 from workshop.bench.peers.kafka_streams import chosen_jdk
 from workshop.bench.peers.parallel_consumer import PARALLEL_CONSUMER, ParallelConsumerPeer
-from workshop.bench.testbed import Testbed, give_up, open_testbed, produce, where
-from workshop.bench.workloads import Row
+from workshop.bench.rig import json_output
+from workshop.bench.rig.deployed import Settings
+from workshop.bench.rig.testbed import Testbed, give_up, open_testbed, produce, where
+from workshop.bench.rig.workloads import Row
 
 BENCH = "async"
 _TABLE_RECORDS, _TABLE_IN_FLIGHT, _TABLE_MICROSECONDS = 10_000, 100, 5_000

@@ -17,8 +17,8 @@ from kstreams_repl.host.kafka.record_batch import columns
 from kstreams_repl.host.kafka.transactional import TransactionalProducer
 from kstreams_repl.system.errors import KStreamsError
 from kstreams_repl.system.types import TopicPartition
-from workshop.bench.deployed import Settings
-from workshop.bench.testbed import COMPRESSION, LINGER_MS, PARTITIONS, Testbed, give_up
+from workshop.bench.rig.deployed import Settings
+from workshop.bench.rig.testbed import COMPRESSION, LINGER_MS, PARTITIONS, Testbed, give_up
 
 _BATCH = 5_000
 _WAIT_SECONDS = 0.05

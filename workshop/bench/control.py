@@ -17,9 +17,9 @@ import click
 
 from kstreams_repl.engine.config import EXACTLY_ONCE_V2
 from kstreams_repl.host.spark.instance_reports import ApplicationReport
-from workshop.bench import json_output
-from workshop.bench.probe import Probe, await_running, edited, passing, warm_up
-from workshop.bench.testbed import Testbed, open_testbed, where
+from workshop.bench.rig import json_output
+from workshop.bench.rig.probe import Probe, await_running, edited, passing, warm_up
+from workshop.bench.rig.testbed import Testbed, open_testbed, where
 
 BENCH = "control"
 DEPLOY, PAUSE, RESUME, EDIT, STOP = "deploy to first record", "pause", "resume to first record", "edit to first record", "stop"

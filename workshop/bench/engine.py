@@ -26,10 +26,10 @@ from kstreams_repl.host.telemetry import RecordTracer
 from kstreams_repl.system.errors import KStreamsError
 from kstreams_repl.system.types import Headers, RecordBatch, TaskId, TopicPartition
 from kstreams_repl.test_driver.driver import TopologyTestDriver
-from workshop.bench import json_output, workloads
 from workshop.bench.peers.kafka_streams import chosen_jdk, peer_option
 from workshop.bench.peers.schema_peer import SchemaPeer
-from workshop.bench.record_schemas import FORMATS, record_serde
+from workshop.bench.rig import json_output, workloads
+from workshop.bench.rig.record_schemas import FORMATS, record_serde
 
 CASES = ("stateless", "count", "window", "join")
 _BATCH = 10_000

@@ -15,7 +15,7 @@ import tempfile
 import click
 
 from kstreams_repl.system.errors import KStreamsError
-from workshop.bench import json_output
+from workshop.bench.rig import json_output
 
 BENCH = "first-result"
 SQL, DEPLOY = "process start to first SQL result", "deploy to first result"

@@ -13,9 +13,9 @@ from itertools import islice
 
 from kstreams_repl.system.types import TopicPartition
 from workshop.bench.memory import slope
-from workshop.bench.pace import Pace
-from workshop.bench.testbed import Testbed, give_up, produce
-from workshop.bench.workloads import Row
+from workshop.bench.rig.pace import Pace
+from workshop.bench.rig.testbed import Testbed, give_up, produce
+from workshop.bench.rig.workloads import Row
 
 TOLERATED_SHARE = 0.01
 """The slope may be so much of the load: ShuffleBench's bound. Theodolite's own, 2,000 records/s, is a fifth of a load of 10,000."""

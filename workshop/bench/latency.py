@@ -14,9 +14,9 @@ import click
 from kstreams_repl.engine.config import EXACTLY_ONCE_V2
 from kstreams_repl.repl.session.application.application import Application
 from kstreams_repl.system.errors import KStreamsError
-from workshop.bench import json_output
-from workshop.bench.probe import Probe, await_running, passing, warm_up
-from workshop.bench.testbed import Testbed, open_testbed, where
+from workshop.bench.rig import json_output
+from workshop.bench.rig.probe import Probe, await_running, passing, warm_up
+from workshop.bench.rig.testbed import Testbed, open_testbed, where
 
 BENCH = "latency"
 _LONG_EPOCH_MS = 600_000

@@ -20,7 +20,7 @@ BENCHES = {
     "notebook": "workshop.bench.notebook",
     "python-peers": "workshop.bench.python_peers",
     "queries": "workshop.bench.queries",
-    "report": "workshop.bench.report",
+    "report": "workshop.bench.rig.report",
     "restore": "workshop.bench.restore",
     "sql": "workshop.bench.sql",
     "state-growth": "workshop.bench.state_growth",

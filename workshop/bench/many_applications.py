@@ -16,9 +16,9 @@ import psutil
 
 from kstreams_repl.engine.config import EXACTLY_ONCE_V2
 from kstreams_repl.system.errors import KStreamsError
-from workshop.bench import json_output, workloads
-from workshop.bench.testbed import Testbed, give_up, open_testbed, produce, where
-from workshop.bench.workloads import Topics
+from workshop.bench.rig import json_output, workloads
+from workshop.bench.rig.testbed import Testbed, give_up, open_testbed, produce, where
+from workshop.bench.rig.workloads import Topics
 
 BENCH = "many-applications"
 _RECORDS = 200

@@ -16,12 +16,12 @@ import click
 from kstreams_repl.engine.config import EXACTLY_ONCE_V2
 from kstreams_repl.repl.session.application.application import Application
 from kstreams_repl.system.errors import KStreamsError
-from workshop.bench import json_output, workloads
-from workshop.bench.pace import Pace, uniform_rows
-from workshop.bench.probe import await_running
-from workshop.bench.processes import resident_and_private
-from workshop.bench.testbed import Testbed, open_testbed, where
-from workshop.bench.workloads import Topics
+from workshop.bench.rig import json_output, workloads
+from workshop.bench.rig.pace import Pace, uniform_rows
+from workshop.bench.rig.probe import await_running
+from workshop.bench.rig.processes import resident_and_private
+from workshop.bench.rig.testbed import Testbed, open_testbed, where
+from workshop.bench.rig.workloads import Topics
 
 BENCH = "memory"
 GROUPS = {"workers": "workers", "driver": "driver", "Spark's JVM": "jvm"}

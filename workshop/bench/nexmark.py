@@ -11,14 +11,14 @@ from typing import Any
 import click
 
 from kstreams_repl.engine.config import AT_LEAST_ONCE, EXACTLY_ONCE_V2
-from workshop.bench import nexmark_events, nexmark_values
-from workshop.bench.comparison import Case, compare, comparison_options
-from workshop.bench.deployed import Settings
-from workshop.bench.nexmark_queries import OWN, QUERIES
-from workshop.bench.nexmark_values import JSON, Values
-from workshop.bench.query_cases import QueryCase, query_case
-from workshop.bench.testbed import Testbed
-from workshop.bench.workloads import Row
+from workshop.bench.rig import nexmark_events, nexmark_values
+from workshop.bench.rig.comparison import Case, compare, comparison_options
+from workshop.bench.rig.deployed import Settings
+from workshop.bench.rig.nexmark_queries import OWN, QUERIES
+from workshop.bench.rig.nexmark_values import JSON, Values
+from workshop.bench.rig.query_cases import QueryCase, query_case
+from workshop.bench.rig.testbed import Testbed
+from workshop.bench.rig.workloads import Row
 
 BENCH = "nexmark"
 

@@ -15,13 +15,13 @@ import click
 
 from kstreams_repl import StreamsBuilder
 from kstreams_repl.engine.config import EXACTLY_ONCE_V2
-from kstreams_repl.pictures.arrange import Room, room_for
-from kstreams_repl.pictures.svg import marked_rows, svg_of
-from kstreams_repl.pictures.view import simplified
-from workshop.bench import json_output
-from workshop.bench.probe import Probe, await_running, edited, warm_up
-from workshop.bench.testbed import Testbed, give_up, open_testbed, produce, where
-from workshop.bench.workloads import Row
+from kstreams_repl.pictures.graph.arrange import Room, room_for
+from kstreams_repl.pictures.graph.svg import marked_rows, svg_of
+from kstreams_repl.pictures.graph.view import simplified
+from workshop.bench.rig import json_output
+from workshop.bench.rig.probe import Probe, await_running, edited, warm_up
+from workshop.bench.rig.testbed import Testbed, give_up, open_testbed, produce, where
+from workshop.bench.rig.workloads import Row
 
 BENCH = "notebook"
 PICTURE = "picture update"

@@ -10,12 +10,12 @@ import click
 
 from kstreams_repl.engine.config import AT_LEAST_ONCE, EXACTLY_ONCE_V2
 from kstreams_repl.system.errors import KStreamsError
-from workshop.bench import json_output
-from workshop.bench.deployed import Settings, run_workload
 from workshop.bench.peers.kafka_streams import PeerRun
 from workshop.bench.peers.python_peer import PEERS, PythonPeer, peers_of
-from workshop.bench.testbed import Testbed, open_testbed, where
-from workshop.bench.workloads import WORKLOADS, Topics
+from workshop.bench.rig import json_output
+from workshop.bench.rig.deployed import Settings, run_workload
+from workshop.bench.rig.testbed import Testbed, open_testbed, where
+from workshop.bench.rig.workloads import WORKLOADS, Topics
 
 BENCH = "python-peers"
 OURS = "kstreams_repl"

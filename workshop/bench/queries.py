@@ -22,17 +22,18 @@ from kstreams_repl.engine.dsl.builder import StreamsBuilder
 from kstreams_repl.engine.partitioning import partition_for_key
 from kstreams_repl.host.instance.state.environment_attributes import INPUT
 from kstreams_repl.host.instance.state.state_directory import task_directory
-from kstreams_repl.serving.local_stores import LocalStores
-from kstreams_repl.serving.query_types import KeyQuery
-from kstreams_repl.serving.queryable_state import QueryableState
-from kstreams_repl.serving.state_query import StateQueryRequest
-from kstreams_repl.serving.store_types import QueryableStoreTypes
+from kstreams_repl.serving.local.local_stores import LocalStores
+from kstreams_repl.serving.local.queryable_state import QueryableState
+from kstreams_repl.serving.local.store_types import QueryableStoreTypes
+from kstreams_repl.serving.queries.query_types import KeyQuery
+from kstreams_repl.serving.queries.state_query import StateQueryRequest
 from kstreams_repl.system.types import TaskId
-from workshop.bench import json_output, queries_http
+from workshop.bench import queries_http
 from workshop.bench.peers.kafka_streams import chosen_jdk, peer_option
 from workshop.bench.peers.kafka_streams_queries import QueriesPeer
 from workshop.bench.queries_http import AT_ONCE, key_of
-from workshop.bench.testbed import open_testbed, where
+from workshop.bench.rig import json_output
+from workshop.bench.rig.testbed import open_testbed, where
 
 BENCH = "queries"
 PARTITIONS = 2

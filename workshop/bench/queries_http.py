@@ -21,15 +21,15 @@ from kstreams_repl.host.instance.state.state_directory import application_direct
 from kstreams_repl.host.kafka.clients import make_producer
 from kstreams_repl.repl.session.application.application import Application
 from kstreams_repl.repl.session.application.serve import QueryServer
-from kstreams_repl.serving.client import connect
+from kstreams_repl.serving.remote.client import connect
 from kstreams_repl.system.errors import KStreamsError
-from workshop.bench import workloads
-from workshop.bench.deployed import Settings, committed_of
-from workshop.bench.http_load import Load, Loaded, result_of, start_load
-from workshop.bench.json_output import quantiles
 from workshop.bench.peers.kafka_streams_queries import QueriesPeer
-from workshop.bench.testbed import Testbed, give_up, produce
-from workshop.bench.workloads import Topics
+from workshop.bench.rig import workloads
+from workshop.bench.rig.deployed import Settings, committed_of
+from workshop.bench.rig.http_load import Load, Loaded, result_of, start_load
+from workshop.bench.rig.json_output import quantiles
+from workshop.bench.rig.testbed import Testbed, give_up, produce
+from workshop.bench.rig.workloads import Topics
 
 AT_ONCE = 1_000
 CONNECTIONS = 8

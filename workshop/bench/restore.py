@@ -16,10 +16,10 @@ from kstreams_repl.engine.config import EXACTLY_ONCE_V2
 from kstreams_repl.host.spark.instance_reports import InstanceReport
 from kstreams_repl.system.errors import KStreamsError
 from kstreams_repl.system.types import TopicPartition
-from workshop.bench import json_output, workloads
-from workshop.bench.probe import await_running
-from workshop.bench.testbed import PARTITIONS, Testbed, give_up, open_testbed, produce, where
-from workshop.bench.workloads import Row, Topics
+from workshop.bench.rig import json_output, workloads
+from workshop.bench.rig.probe import await_running
+from workshop.bench.rig.testbed import PARTITIONS, Testbed, give_up, open_testbed, produce, where
+from workshop.bench.rig.workloads import Row, Topics
 
 BENCH = "restore"
 

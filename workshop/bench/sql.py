@@ -10,9 +10,9 @@ from pathlib import Path
 import click
 
 from kstreams_repl.system.errors import SqlError
-from workshop.bench import json_output
-from workshop.bench.testbed import open_testbed, where
-from workshop.bench.workloads import Row
+from workshop.bench.rig import json_output
+from workshop.bench.rig.testbed import open_testbed, where
+from workshop.bench.rig.workloads import Row
 
 BENCH = "sql"
 START_MS = 1_356_998_400_000

@@ -23,14 +23,14 @@ from kstreams_repl.engine.config import EXACTLY_ONCE_V2
 from kstreams_repl.host.spark.instance_reports import InstanceReport
 from kstreams_repl.repl.session.application.application import Application
 from kstreams_repl.system.errors import KStreamsError
-from workshop.bench import json_output
 from workshop.bench.clients_alone import seconds_alone
-from workshop.bench.deployed import Settings, run_workload
-from workshop.bench.pace import Pace, uniform_rows
 from workshop.bench.peers.kafka_streams import KAFKA_STREAMS, KafkaStreamsPeer, chosen_jdk, peer_option
-from workshop.bench.processes import ProcessSampler
-from workshop.bench.testbed import PARTITIONS, Testbed, give_up, open_testbed, produce, where
-from workshop.bench.workloads import Row, Topics
+from workshop.bench.rig import json_output
+from workshop.bench.rig.deployed import Settings, run_workload
+from workshop.bench.rig.pace import Pace, uniform_rows
+from workshop.bench.rig.processes import ProcessSampler
+from workshop.bench.rig.testbed import PARTITIONS, Testbed, give_up, open_testbed, produce, where
+from workshop.bench.rig.workloads import Row, Topics
 
 BENCH = "state-growth"
 SIZES = (10_000, 100_000, 1_000_000)

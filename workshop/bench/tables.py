@@ -15,9 +15,9 @@ from kstreams_repl import StreamsBuilder
 from kstreams_repl.engine.config import EXACTLY_ONCE_V2
 from kstreams_repl.engine.topology.table_files import FORMATS
 from kstreams_repl.system.errors import KStreamsError
-from workshop.bench import json_output
-from workshop.bench.record_files import SCHEMA, write_files
-from workshop.bench.testbed import Testbed, open_testbed, where
+from workshop.bench.rig import json_output
+from workshop.bench.rig.record_files import SCHEMA, write_files
+from workshop.bench.rig.testbed import Testbed, open_testbed, where
 
 BENCH = "tables"
 _COLUMNS = {"user": "int64", "amount": "int64", "item": "string", "ts": "int64"}

@@ -17,15 +17,15 @@ import click
 
 from kstreams_repl.engine.config import AT_LEAST_ONCE, EXACTLY_ONCE_V2
 from kstreams_repl.system.errors import KStreamsError
-from workshop.bench import json_output
-from workshop.bench.comparison import Case, both_systems, compare, comparison_options
-from workshop.bench.deployed import Settings
 from workshop.bench.lag_trend import LagTrend, observe_lag
 from workshop.bench.peers.kafka_streams import KAFKA_STREAMS, KafkaStreamsPeer
-from workshop.bench.query_cases import QueryCase, query_case
-from workshop.bench.testbed import Testbed
-from workshop.bench.theodolite_queries import QUERIES, group_rows, rows_of
-from workshop.bench.workloads import Row, Topics
+from workshop.bench.rig import json_output
+from workshop.bench.rig.comparison import Case, both_systems, compare, comparison_options
+from workshop.bench.rig.deployed import Settings
+from workshop.bench.rig.query_cases import QueryCase, query_case
+from workshop.bench.rig.testbed import Testbed
+from workshop.bench.rig.theodolite_queries import QUERIES, group_rows, rows_of
+from workshop.bench.rig.workloads import Row, Topics
 
 BENCH, LOADS = "theodolite", "lag-trend"
 _BEFORE_MS = 3_600_000

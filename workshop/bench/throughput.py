@@ -11,13 +11,13 @@ from typing import Any
 import click
 
 from kstreams_repl.engine.config import AT_LEAST_ONCE, EXACTLY_ONCE_V2
-from workshop.bench import outputs
-from workshop.bench.comparison import Case, compare, comparison_options
-from workshop.bench.deployed import MeasuredRun, Settings, run_workload
-from workshop.bench.outputs import Compared, Output
 from workshop.bench.peers.kafka_streams import KafkaStreamsPeer, PeerRun
-from workshop.bench.testbed import Testbed
-from workshop.bench.workloads import WORKLOADS, Topics
+from workshop.bench.rig import outputs
+from workshop.bench.rig.comparison import Case, compare, comparison_options
+from workshop.bench.rig.deployed import MeasuredRun, Settings, run_workload
+from workshop.bench.rig.outputs import Compared, Output
+from workshop.bench.rig.testbed import Testbed
+from workshop.bench.rig.workloads import WORKLOADS, Topics
 
 BENCH = "throughput"
 BOTH = "both"

@@ -16,9 +16,9 @@ from doctest import DocTestParser
 from pathlib import Path
 from typing import Any
 
-from kstreams_repl.pictures.mimebundle import html_of
-from kstreams_repl.pictures.picture import Kind, Link, Picture, Shape, picture_of
-from kstreams_repl.pictures.svg import svg_of
+from kstreams_repl.pictures.graph.mimebundle import html_of
+from kstreams_repl.pictures.graph.picture import Kind, Link, Picture, Shape, picture_of
+from kstreams_repl.pictures.graph.svg import svg_of
 from kstreams_repl.system.facade import doors, exports
 from workshop.commands import try_it
 

@@ -14,12 +14,12 @@ from typing import Any
 
 from kstreams_repl.demo import topology
 from kstreams_repl.engine.runtime.nodes.node_counts import NodeCount
-from kstreams_repl.engine.topology.diff import diff
-from kstreams_repl.engine.topology.node_diff import NodeChange
+from kstreams_repl.engine.topology.differences.diff import diff
+from kstreams_repl.engine.topology.differences.node_diff import NodeChange
 from kstreams_repl.engine.topology.topology import Topology
-from kstreams_repl.pictures.picture import Mark, picture_of
-from kstreams_repl.pictures.svg import svg_of
-from kstreams_repl.pictures.view import simplified
+from kstreams_repl.pictures.graph.picture import Mark, picture_of
+from kstreams_repl.pictures.graph.svg import svg_of
+from kstreams_repl.pictures.graph.view import simplified
 from kstreams_repl.pictures.wording import counted
 from kstreams_repl.repl.session.views.counts.record_counts import NodeRate, late_text
 

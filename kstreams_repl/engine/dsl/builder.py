@@ -26,10 +26,10 @@ from kstreams_repl.engine.dsl.tables.table_sources import SourceState
 from kstreams_repl.engine.operators.processor_api import ProcessorOperator
 from kstreams_repl.engine.operators.tables.table_source import TableSource
 from kstreams_repl.engine.serdes import by_topic
+from kstreams_repl.engine.topology.bounds.offset_reset import checked_of_source
+from kstreams_repl.engine.topology.description.source_location import cell_started
 from kstreams_repl.engine.topology.names import validate_name
-from kstreams_repl.engine.topology.offset_reset import checked_of_source
 from kstreams_repl.engine.topology.optimizations import CONFIG_KEY, parse_optimizations
-from kstreams_repl.engine.topology.source_location import cell_started
 from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.system.errors import TopologyError

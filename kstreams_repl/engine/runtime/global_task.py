@@ -23,9 +23,9 @@ from kstreams_repl.engine.runtime.task_context import TaskServices
 from kstreams_repl.engine.serdes.header_ids import as_received, framing
 from kstreams_repl.engine.stores.engine.environment import Environment
 from kstreams_repl.engine.stores.factory import open_store
+from kstreams_repl.engine.topology.description.user_lines import user_line
 from kstreams_repl.engine.topology.nodes import SourceNode
 from kstreams_repl.engine.topology.subtopologies import Subtopology
-from kstreams_repl.engine.topology.user_lines import user_line
 from kstreams_repl.system.errors import (
     CallError,
     KStreamsError,

@@ -16,8 +16,8 @@ from kstreams_repl.engine.processor.record_context import context_of_error
 from kstreams_repl.engine.runtime.compiler.compile import node_of_traceback
 from kstreams_repl.engine.runtime.nodes.handlers import Handler, Response, ask
 from kstreams_repl.engine.runtime.task_context import TaskServices
+from kstreams_repl.engine.topology.description.user_lines import line_of, read_by_user, user_line
 from kstreams_repl.engine.topology.nodes import Node, SourceNode
-from kstreams_repl.engine.topology.user_lines import line_of, read_by_user, user_line
 from kstreams_repl.system.errors import (
     IllegalStateTransitionError,
     InvalidRecordError,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kstreams_repl.engine.topology.describe import TopologyDescription
+from kstreams_repl.engine.topology.description.describe import TopologyDescription
 from kstreams_repl.engine.topology.graph import TopologyGraph
 from kstreams_repl.engine.topology.nodes import Node, Origin, ProcessorNode, SinkNode, SourceNode
 from kstreams_repl.engine.topology.partitions import (

@@ -12,7 +12,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from kstreams_repl.engine.topology.describe import TopologyDescription, describe
+from kstreams_repl.engine.topology.description.describe import TopologyDescription, describe
 from kstreams_repl.engine.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
 from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.engine.topology.subtopologies import Subtopology, UnionFind, group_nodes

@@ -10,12 +10,12 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from kstreams_repl.engine.topology.bounds.offset_reset import checked_of_source
 from kstreams_repl.engine.topology.checks import TopologyChecks, refuse_async
 from kstreams_repl.engine.topology.connected_stores import supplied_stores
+from kstreams_repl.engine.topology.description.source_location import user_origin
 from kstreams_repl.engine.topology.names import validate_name
 from kstreams_repl.engine.topology.nodes import Node, Origin, ProcessorNode, SinkNode, SourceNode
-from kstreams_repl.engine.topology.offset_reset import checked_of_source
-from kstreams_repl.engine.topology.source_location import user_origin
 from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.engine.topology.table_files import TableFiles
 from kstreams_repl.system.errors import TopologyError, did_you_mean

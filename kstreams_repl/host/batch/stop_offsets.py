@@ -19,8 +19,8 @@ from kstreams_repl.engine.commit import offset_metadata
 from kstreams_repl.engine.commit.committed_counts import merged_counts
 from kstreams_repl.engine.commit.failpoints import failpoint
 from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.engine.topology.bounds.stop_at import StopAt
 from kstreams_repl.engine.topology.names import internal_topic
-from kstreams_repl.engine.topology.stop_at import StopAt
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.instance.application_plan import ApplicationPlan
 from kstreams_repl.host.instance.reports.run_progress import input_partitions

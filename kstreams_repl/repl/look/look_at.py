@@ -17,15 +17,15 @@ from kstreams_repl.engine.call_checks import checked_calls
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.processor import Processor
 from kstreams_repl.engine.serdes.schemas.schema_registry import PREFIX, settings_of
-from kstreams_repl.engine.topology.describe import DescribedNode, TopologyDescription, parse_description
+from kstreams_repl.engine.topology.description.describe import DescribedNode, TopologyDescription, parse_description
 from kstreams_repl.engine.topology.names import changelog_topic, internal_topic, validate_application_id
 from kstreams_repl.engine.topology.nodes import SinkNode, SourceNode
 from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.kafka.clients import ClientSettings, ensure_reachable
 from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
-from kstreams_repl.pictures.mimebundle import mimebundle, text_of
-from kstreams_repl.pictures.picture import Picture, picture_of
+from kstreams_repl.pictures.graph.mimebundle import mimebundle, text_of
+from kstreams_repl.pictures.graph.picture import Picture, picture_of
 from kstreams_repl.pictures.table import Table
 from kstreams_repl.pictures.wording import counted
 from kstreams_repl.repl.inspection import Limits, SqlResult, run_sql

@@ -35,9 +35,9 @@ from kstreams_repl.repl.session.application.life.state import ApplicationState
 from kstreams_repl.repl.session.views.counts.record_counts import Counts
 from kstreams_repl.repl.session.views.picture.served_application import ServedApplication
 from kstreams_repl.repl.session.views.tables.sql_catalog import SessionTables
-from kstreams_repl.serving.client import verified_by
-from kstreams_repl.serving.discovery import DRIVER, Discovery
-from kstreams_repl.serving.local_stores import LocalStores
+from kstreams_repl.serving.local.local_stores import LocalStores
+from kstreams_repl.serving.remote.client import verified_by
+from kstreams_repl.serving.remote.discovery import DRIVER, Discovery
 from kstreams_repl.serving.server.access import Traffic
 from kstreams_repl.serving.server.application import make_application
 from kstreams_repl.serving.server.changes import ChangelogFeed, ChangeReader, topic_of

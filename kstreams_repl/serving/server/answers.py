@@ -8,7 +8,7 @@ import orjson
 from starlette.responses import Response
 
 from kstreams_repl.pictures.markup import clean_text
-from kstreams_repl.serving.rows import StoreRow
+from kstreams_repl.serving.queries.rows import StoreRow
 from kstreams_repl.system.errors import (
     BrokerUnavailableError,
     CallError,
@@ -51,7 +51,7 @@ def rows_answer(rows: list[StoreRow], more: JsonObject, accept: str) -> Response
     """Return rows as JSON, or as an Arrow stream whose schema metadata hold everything else.
 
     Args:
-        rows: plain values (`serving.wire`).
+        rows: plain values (`serving.queries.wire`).
         more: position, next page and so on.
         accept: the request's ``Accept`` header.
     """

@@ -19,7 +19,7 @@ from kstreams_repl.host.kafka.clients import ClientEvents, ClientSettings, make_
 from kstreams_repl.host.kafka.group_offsets import assign
 from kstreams_repl.host.kafka.reading import READ_GROUP, positions, ranges_of, read_ranges
 from kstreams_repl.host.kafka.record_batch import columns
-from kstreams_repl.serving.wire import to_wire
+from kstreams_repl.serving.queries.wire import to_wire
 from kstreams_repl.system.errors import InvalidStateStoreError, KStreamsError
 from kstreams_repl.system.types import JsonObject, RecordBatch, TopicPartition
 

@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
-from kstreams_repl.serving.local_stores import LocalStores
-from kstreams_repl.serving.position import Position, PositionBound
-from kstreams_repl.serving.read import BEHIND, Read, rows_of, value_in
-from kstreams_repl.serving.rows import KEY_VALUE, WINDOWS, StoreRow, row_maker
+from kstreams_repl.serving.local.local_stores import LocalStores
+from kstreams_repl.serving.queries.position import Position, PositionBound
+from kstreams_repl.serving.queries.read import BEHIND, Read, rows_of, value_in
+from kstreams_repl.serving.queries.rows import KEY_VALUE, WINDOWS, StoreRow, row_maker
+from kstreams_repl.serving.queries.task_view import TaskView
 from kstreams_repl.serving.server.limits import ServerLimits
-from kstreams_repl.serving.task_view import TaskView
 from kstreams_repl.system.errors import CallError, QueryLimitError, StateStoreNotAvailableError
 from kstreams_repl.system.types import TopicPartition
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from kstreams_repl.engine.metrics.prometheus import Series, exposition
-from kstreams_repl.serving.discovery import Discovery
+from kstreams_repl.serving.remote.discovery import Discovery
 from kstreams_repl.serving.server.access import Traffic
 from kstreams_repl.serving.server.changes import ChangelogFeed
 

@@ -17,11 +17,11 @@ from kstreams_repl.engine import serdes
 from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.host.instance.application_plan import ApplicationPlan
 from kstreams_repl.pictures.front_end import bundle
-from kstreams_repl.pictures.live_marks import LiveDrawing
+from kstreams_repl.pictures.graph.live_marks import LiveDrawing
+from kstreams_repl.pictures.graph.picture import Picture
+from kstreams_repl.pictures.graph.view import View
 from kstreams_repl.pictures.markup import clean_text
-from kstreams_repl.pictures.picture import Picture
-from kstreams_repl.pictures.view import View
-from kstreams_repl.serving.discovery import Discovery
+from kstreams_repl.serving.remote.discovery import Discovery
 from kstreams_repl.serving.server.answers import encoded
 from kstreams_repl.serving.server.parsing import refuse_unknown, truth
 from kstreams_repl.serving.server.subscriptions import event_answer

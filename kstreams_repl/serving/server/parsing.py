@@ -6,9 +6,9 @@ import json
 from collections.abc import Collection, Mapping
 
 from kstreams_repl.engine.serdes import Serde
-from kstreams_repl.serving.position import Position
-from kstreams_repl.serving.read import BY_TIME, Read, key_bounds
-from kstreams_repl.serving.wire import from_wire, key_of, position_from_wire
+from kstreams_repl.serving.queries.position import Position
+from kstreams_repl.serving.queries.read import BY_TIME, Read, key_bounds
+from kstreams_repl.serving.queries.wire import from_wire, key_of, position_from_wire
 from kstreams_repl.system.errors import CallError, QueryLimitError
 
 _MOST_NUMBER = 2**63 - 1

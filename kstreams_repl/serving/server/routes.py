@@ -15,13 +15,13 @@ from kstreams_repl.engine import serdes
 from kstreams_repl.engine.serdes import Serde
 from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.host.instance.store_catalogue import NOTE
-from kstreams_repl.serving.read import Read
+from kstreams_repl.serving.queries.read import Read
+from kstreams_repl.serving.queries.wire import keys_from_wire, page_text, position_to_wire, rows_to_wire, to_wire
 from kstreams_repl.serving.server.access import HOP, PROBES, Traffic
 from kstreams_repl.serving.server.answers import ARROW, arrow_answer, json_answer, rows_answer
 from kstreams_repl.serving.server.limits import ServerLimits
 from kstreams_repl.serving.server.parsing import parse_read, refuse_unknown, truth
 from kstreams_repl.serving.server.routing import Answer, Router
-from kstreams_repl.serving.wire import keys_from_wire, page_text, position_to_wire, rows_to_wire, to_wire
 from kstreams_repl.system.errors import CallError, QueryLimitError, UnknownStateStoreError, did_you_mean
 from kstreams_repl.system.types import JsonObject
 

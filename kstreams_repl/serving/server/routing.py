@@ -19,14 +19,14 @@ import httpx
 
 from kstreams_repl.host.instance.metadata import HostInfo
 from kstreams_repl.host.query_tokens import QueryTokens, signature
-from kstreams_repl.serving.discovery import DRIVER, Discovery
-from kstreams_repl.serving.position import Position
-from kstreams_repl.serving.read import BEHIND, Read
-from kstreams_repl.serving.remote_errors import error_of
-from kstreams_repl.serving.rows import StoreRow
+from kstreams_repl.serving.queries.position import Position
+from kstreams_repl.serving.queries.read import BEHIND, Read
+from kstreams_repl.serving.queries.rows import StoreRow
+from kstreams_repl.serving.queries.wire import from_wire, position_from_wire
+from kstreams_repl.serving.remote.discovery import DRIVER, Discovery
+from kstreams_repl.serving.remote.remote_errors import error_of
 from kstreams_repl.serving.server.limits import ServerLimits
 from kstreams_repl.serving.server.local_reads import LocalReads
-from kstreams_repl.serving.wire import from_wire, position_from_wire
 from kstreams_repl.system.errors import (
     InvalidStateStorePartitionError,
     KStreamsError,

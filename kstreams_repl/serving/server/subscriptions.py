@@ -14,11 +14,11 @@ from typing import Any
 from starlette.responses import StreamingResponse
 
 from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
-from kstreams_repl.serving.read import Read
+from kstreams_repl.serving.queries.read import Read
+from kstreams_repl.serving.queries.wire import to_wire
 from kstreams_repl.serving.server.answers import encoded
 from kstreams_repl.serving.server.changes import Change, ChangelogFeed, Offsets
 from kstreams_repl.serving.server.routing import Router
-from kstreams_repl.serving.wire import to_wire
 from kstreams_repl.system.errors import CallError, KStreamsError
 
 BEHIND = 20_000

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kernel_ext.completion import NameMatcher
+from kernel_ext.magics.completion import NameMatcher
 
 COLUMNS = {"orders": ["key", "amount"], '"my-topic"': ["key", "carrier"], "counts": ["key", "value"]}
 

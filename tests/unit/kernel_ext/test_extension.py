@@ -16,12 +16,12 @@ from confluent_kafka import KafkaError, KafkaException
 from IPython.core.interactiveshell import ExecutionResult, InteractiveShell
 from traitlets.config import Config
 
-import kernel_ext.completion
+import kernel_ext.magics.completion
 import kstreams_repl as ks
 from kernel_ext.cell_tracker import cell_of
 from kernel_ext.errors import error_lines, recovery_lines
 from kernel_ext.extension import Extension
-from kernel_ext.magics import TopoMagics, _split_options
+from kernel_ext.magics.topo_magics import TopoMagics, _split_options
 from kernel_ext.workspace import Workspace
 from kstreams_repl.host.kafka.clients import ClientSettings
 from kstreams_repl.host.kafka.failures import kafka_errors
@@ -360,7 +360,7 @@ def test_a_savepoint_is_completed_by_savepoints_and_not_by_files(
     shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saved = [SimpleNamespace(application="shop", name=name) for name in ("monday", "tuesday")]
-    monkeypatch.setattr(kernel_ext.completion, "all_savepoints", lambda directory: saved)
+    monkeypatch.setattr(kernel_ext.magics.completion, "all_savepoints", lambda directory: saved)
     shell.user_ns["session"] = ks.Session(ClientSettings("nowhere:9092"))
     assert completions(shell, 'session.deploy(builder, "shop", from_savepoint="') == ["shop/monday", "shop/tuesday"]
     assert completions(shell, 'session.deploy(builder, "shop", from_savepoint="shop/m')[-1].endswith("monday")

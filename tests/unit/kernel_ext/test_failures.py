@@ -16,9 +16,9 @@ import kernel_ext.cell_tracker
 from kernel_ext.errors import show_error
 from kernel_ext.extension import Extension
 from kernel_ext.failures import failure_buttons, failure_of
-from kernel_ext.live_picture import LivePicture
-from kernel_ext.node_details import about
-from kernel_ext.side_panel import SidePanel
+from kernel_ext.live.live_picture import LivePicture
+from kernel_ext.live.node_details import about
+from kernel_ext.live.side_panel import SidePanel
 from kstreams_repl.repl.session import Application
 from kstreams_repl.repl.session.source.error_source import user_location
 from kstreams_repl.repl.session.topics.records import ReadRecord
@@ -194,7 +194,7 @@ def test_the_red_boxs_buttons_act_on_the_record_at_which_it_failed_and_on_no_oth
 ) -> None:
     skipped: list[str] = []
     monkeypatch.setattr(Application, "skip", lambda app, at: skipped.append(at))
-    monkeypatch.setattr("kernel_ext.side_panel.state_of", lambda *given: {})
+    monkeypatch.setattr("kernel_ext.live.side_panel.state_of", lambda *given: {})
     extension = Extension.of(shell)
     assert extension is not None
 

@@ -15,10 +15,10 @@ from comm.base_comm import BaseComm as PlainComm
 from IPython.core.interactiveshell import InteractiveShell
 
 from kernel_ext.extension import Extension
-from kernel_ext.live_picture import LivePicture
-from kernel_ext.panel import Panel
-from kernel_ext.side_panel import state_of
-from kernel_ext.subshells import handle_in_subshell
+from kernel_ext.live.live_picture import LivePicture
+from kernel_ext.live.panel import Panel
+from kernel_ext.live.side_panel import state_of
+from kernel_ext.live.subshells import handle_in_subshell
 from kstreams_repl.pictures.front_end import bundle
 from kstreams_repl.repl.session.application.application import Application
 from kstreams_repl.repl.session.application.life.state import ApplicationState
@@ -223,7 +223,7 @@ def test_a_store_that_cannot_be_counted_leaves_the_side_panel_the_rest(shell: In
         raise StateStoreError("a page does not fit its checksum")
 
     monkeypatch.setattr(StoreView, "count", damaged)
-    monkeypatch.setattr("kernel_ext.side_panel._application_row", lambda app: {"name": app.name})  # reports are a deployment's
+    monkeypatch.setattr("kernel_ext.live.side_panel._application_row", lambda app: {"name": app.name})  # reports are a deployment's
     state = state_of(shell.user_ns["session"])
     assert [row["name"] for row in state["applications"]] == ["app"]
     assert [(row["name"], row["rows"]) for row in state["stores"]] == [("totals", None)] and "checksum" in state["problem"]
@@ -231,7 +231,7 @@ def test_a_store_that_cannot_be_counted_leaves_the_side_panel_the_rest(shell: In
 
 def test_an_application_that_is_being_attached_is_listed_once(shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     """The others in the directory are listed before: for seconds the panel had it twice, attached and not attached."""
-    monkeypatch.setattr("kernel_ext.side_panel._application_row", lambda app: {"name": app.name})
+    monkeypatch.setattr("kernel_ext.live.side_panel._application_row", lambda app: {"name": app.name})
     left = [LeftApplication(name, ApplicationState.STOPPED, False, None, 0.0, "") for name in ("app", "other")]
     state = state_of(shell.user_ns["session"], left)
     assert [row["name"] for row in state["applications"]] == ["app"] and [row["name"] for row in state["left"]] == ["other"]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kernel_ext import progress_bar
-from kernel_ext.progress_bar import ProgressBar
+from kernel_ext.live import progress_bar
+from kernel_ext.live.progress_bar import ProgressBar
 from kstreams_repl.host.batch.completion import RunProgress
 from kstreams_repl.repl.session.application.batch import batch_run
 from kstreams_repl.repl.session.application.batch.batch_run import _Progress

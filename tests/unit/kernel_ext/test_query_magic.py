@@ -12,8 +12,8 @@ from IPython.core.completer import CompletionContext
 from IPython.core.error import UsageError
 
 import kstreams_repl as ks
-from kernel_ext.completion import NameMatcher
-from kernel_ext.query_magic import QueryMagics
+from kernel_ext.magics.completion import NameMatcher
+from kernel_ext.magics.query_magic import QueryMagics
 from kstreams_repl.system.errors import KStreamsError
 from tests.queried import State
 

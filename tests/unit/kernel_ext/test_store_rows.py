@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import kstreams_repl as ks
-from kernel_ext.live_picture import LivePicture
+from kernel_ext.live.live_picture import LivePicture
 from kstreams_repl.repl.session.views.stores.local_queries import queries_of
 from tests.queried import State
 

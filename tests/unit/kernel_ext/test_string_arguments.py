@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernel_ext.string_arguments import StringArgument, string_argument
+from kernel_ext.magics.string_arguments import StringArgument, string_argument
 
 
 @pytest.mark.parametrize(

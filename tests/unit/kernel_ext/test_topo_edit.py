@@ -11,8 +11,8 @@ import pytest
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
-from kernel_ext.live_picture import LivePicture
-from kernel_ext.node_edits import edit_text
+from kernel_ext.live.live_picture import LivePicture
+from kernel_ext.magics.node_edits import edit_text
 from kstreams_repl.host.kafka.admin import NewTopicSpec
 from kstreams_repl.host.spark.failures.failure_translation import taken_over
 from kstreams_repl.repl.session.application.edits.edit import EditPlan
@@ -47,7 +47,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> SmallCluster:
 @pytest.fixture
 def shell(cluster: SmallCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[InteractiveShell]:
     fresh = CellHistory()
-    for module in ("kstreams_repl.repl.session.source.source_slice", "kernel_ext.cell_tracker", "kernel_ext.magics"):
+    for module in ("kstreams_repl.repl.session.source.source_slice", "kernel_ext.cell_tracker", "kernel_ext.magics.topo_magics"):
         monkeypatch.setattr(f"{module}.history", fresh)
     shell = new_shell()
     run(shell, "%load_ext kstreams_repl")

@@ -14,11 +14,11 @@ from xml.etree import ElementTree
 import pytest
 
 from kstreams_repl.engine.topology.nodes import Origin
-from kstreams_repl.pictures.arrange import room_for
-from kstreams_repl.pictures.graphviz import to_graphviz
-from kstreams_repl.pictures.mimebundle import mimebundle
-from kstreams_repl.pictures.picture import Cluster, Kind, Link, Mark, Picture, Shape
-from kstreams_repl.pictures.svg import svg_of
+from kstreams_repl.pictures.graph.arrange import room_for
+from kstreams_repl.pictures.graph.graphviz import to_graphviz
+from kstreams_repl.pictures.graph.mimebundle import mimebundle
+from kstreams_repl.pictures.graph.picture import Cluster, Kind, Link, Mark, Picture, Shape
+from kstreams_repl.pictures.graph.svg import svg_of
 from kstreams_repl.pictures.table import Table
 from kstreams_repl.repl.session.topics.records import ReadRecord, Records
 

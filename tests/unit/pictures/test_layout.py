@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kstreams_repl.pictures.layout import Box, lay_out, lay_out_parts
+from kstreams_repl.pictures.graph.layout import Box, lay_out, lay_out_parts
 
 
 def boxes(count: int) -> list[Box]:

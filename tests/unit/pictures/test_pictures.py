@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.pictures.arrange import arrange, characters_in
-from kstreams_repl.pictures.graphviz import to_graphviz
-from kstreams_repl.pictures.mimebundle import mimebundle
-from kstreams_repl.pictures.picture import Kind, Mark, picture_of
-from kstreams_repl.pictures.svg import svg_of
+from kstreams_repl.pictures.graph.arrange import arrange, characters_in
+from kstreams_repl.pictures.graph.graphviz import to_graphviz
+from kstreams_repl.pictures.graph.mimebundle import mimebundle
+from kstreams_repl.pictures.graph.picture import Kind, Mark, picture_of
+from kstreams_repl.pictures.graph.svg import svg_of
 from kstreams_repl.repl.session.views.picture import picture_overlay
 from tests.unit.pictures.test_markup import XSS
 

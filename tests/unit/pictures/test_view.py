@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.pictures.mimebundle import mimebundle
-from kstreams_repl.pictures.picture import Kind, Mark, Picture, picture_of
-from kstreams_repl.pictures.svg import line_width, svg_of
-from kstreams_repl.pictures.view import View, link_rates, simplified, summary_of
+from kstreams_repl.pictures.graph.mimebundle import mimebundle
+from kstreams_repl.pictures.graph.picture import Kind, Mark, Picture, picture_of
+from kstreams_repl.pictures.graph.svg import line_width, svg_of
+from kstreams_repl.pictures.graph.view import View, link_rates, simplified, summary_of
 from tests.unit.pictures.test_pictures import SVG, shown
 
 

@@ -16,8 +16,8 @@ from kstreams_repl.host.instance.metadata import HostInfo
 from kstreams_repl.host.journal.journal_records import Assignment, Claim, DesiredState, ServerAddress, encode
 from kstreams_repl.host.journal.journal_state import JournalState
 from kstreams_repl.host.query_tokens import QueryTokens, tokens_in
-from kstreams_repl.serving.discovery import Discovery
-from kstreams_repl.serving.local_stores import LocalStores
+from kstreams_repl.serving.local.local_stores import LocalStores
+from kstreams_repl.serving.remote.discovery import Discovery
 from kstreams_repl.serving.server.access import Traffic
 from kstreams_repl.serving.server.application import make_application
 from kstreams_repl.serving.server.limits import ServerLimits

@@ -10,7 +10,7 @@ import kstreams_repl as ks
 from kstreams_repl.engine.partitioning import partition_for_key
 from kstreams_repl.host.instance.metadata import HostInfo, KeyQueryMetadata, LagInfo, StreamsMetadata
 from kstreams_repl.host.journal.journal_records import ServerAddress, decode, encode
-from kstreams_repl.serving.discovery import Discovery
+from kstreams_repl.serving.remote.discovery import Discovery
 from kstreams_repl.system.errors import InvalidStateStoreError, SerializationError
 from tests.unit.serving.serving import Journal
 

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from kstreams_repl.serving.read import BEHIND
+from kstreams_repl.serving.queries.read import BEHIND
 from kstreams_repl.serving.server.answers import status_of
 from kstreams_repl.system.errors import AccessDeniedError, SerializationError, StateStoreNotAvailableError
 

@@ -9,10 +9,10 @@ import pytest
 
 import kstreams_repl as ks
 from kstreams_repl.engine.partitioning import partition_for_key
-from kstreams_repl.serving import client as serving_client
-from kstreams_repl.serving.queryable_state import QueryableState
-from kstreams_repl.serving.remote_state import RemoteState
-from kstreams_repl.serving.remote_stores import RemoteStores
+from kstreams_repl.serving.local.queryable_state import QueryableState
+from kstreams_repl.serving.remote import client as serving_client
+from kstreams_repl.serving.remote.remote_state import RemoteState
+from kstreams_repl.serving.remote.remote_stores import RemoteStores
 from kstreams_repl.system.errors import CallError, InvalidStateStoreError, StateStoreNotAvailableError, UnknownStateStoreError
 from tests.unit.serving.test_server_reads import KEYS, STORES, Hosts, fill
 
@@ -98,7 +98,7 @@ def test_rows_come_in_pages_and_the_key_of_the_next_is_known(both: Both, monkeyp
     page_of = serving_client.page_of
     monkeypatch.setattr(serving_client, "page_of", lambda of, read, **more: asked.append(read) or page_of(of, read, **more))
     store = both.remote.store("windows", TYPES.window_store())
-    monkeypatch.setattr("kstreams_repl.serving.remote_stores.PAGE_ROWS", 50)
+    monkeypatch.setattr("kstreams_repl.serving.remote.remote_stores.PAGE_ROWS", 50)
     with store.all() as rows:
         first = rows.peek_next_key()
         assert first == next(rows)[0] and len(asked) == 1

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 import kstreams_repl as ks
 from kstreams_repl.host.instance.store_catalogue import catalogue_path, read_catalogue, write_catalogue
-from kstreams_repl.serving.queryable_state import QueryableState, open_state
+from kstreams_repl.serving.local.queryable_state import QueryableState, open_state
 from kstreams_repl.system.errors import ConfigError, StateStoreNotAvailableError, StreamsNotStartedError, UnknownStateStoreError
 from kstreams_repl.system.types import Windowed
 from tests.queried import APPLICATION

@@ -26,10 +26,10 @@ import click
 from kstreams_repl.host.kafka.embedded.jars import LockedJar, ensure_jars, parse_lock
 from kstreams_repl.system.errors import KStreamsError
 from kstreams_repl.system.java import MINIMUM_MAJOR, major_version
-from workshop.bench.deployed import Settings
-from workshop.bench.processes import ProcessSampler, megabytes_in, tree
-from workshop.bench.testbed import COMPRESSION, LINGER_MS, Testbed
-from workshop.bench.workloads import Topics
+from workshop.bench.rig.deployed import Settings
+from workshop.bench.rig.processes import ProcessSampler, megabytes_in, tree
+from workshop.bench.rig.testbed import COMPRESSION, LINGER_MS, Testbed
+from workshop.bench.rig.workloads import Topics
 
 KAFKA_STREAMS = "kafka-streams"
 """The peer's name in options and lines."""

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kstreams_repl.system.errors import KStreamsError
-from workshop.bench.deployed import Settings
 from workshop.bench.peers.kafka_streams import GRACE_SECONDS, LOG, JavaPeer, last_words, line_of
-from workshop.bench.testbed import Testbed
+from workshop.bench.rig.deployed import Settings
+from workshop.bench.rig.testbed import Testbed
 
 
 class QueriesPeer(JavaPeer):

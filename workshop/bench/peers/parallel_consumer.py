@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kstreams_repl.system.errors import KStreamsError
 from workshop.bench.peers.kafka_streams import JavaPeer
-from workshop.bench.testbed import Testbed
+from workshop.bench.rig.testbed import Testbed
 
 PARALLEL_CONSUMER = "parallel-consumer"
 """The peer's name in options and lines."""

@@ -22,12 +22,12 @@ from pathlib import Path
 from kstreams_repl.engine.config import AT_LEAST_ONCE, EXACTLY_ONCE_V2
 from kstreams_repl.host.kafka.embedded.broker import free_port
 from kstreams_repl.system.errors import KStreamsError
-from workshop.bench.deployed import Settings
 from workshop.bench.peers.kafka_streams import PeerRun
 from workshop.bench.peers.python import counter
-from workshop.bench.processes import ProcessSampler, tree
-from workshop.bench.testbed import COMPRESSION, LINGER_MS, PARTITIONS, Testbed
-from workshop.bench.workloads import Topics
+from workshop.bench.rig.deployed import Settings
+from workshop.bench.rig.processes import ProcessSampler, tree
+from workshop.bench.rig.testbed import COMPRESSION, LINGER_MS, PARTITIONS, Testbed
+from workshop.bench.rig.workloads import Topics
 
 _POLL_SECONDS = 0.02
 _START_SECONDS = 90

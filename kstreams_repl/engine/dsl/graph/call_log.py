@@ -24,9 +24,9 @@ from kstreams_repl.engine.call_checks import BREAKS, check_kinds, check_names, s
 from kstreams_repl.engine.dsl.graph.graph_builder import GraphBuilder
 from kstreams_repl.engine.dsl.graph.topology_writer import build_topology
 from kstreams_repl.engine.serdes.by_topic import Pair
-from kstreams_repl.engine.topology.fingerprint import fingerprint
+from kstreams_repl.engine.topology.description.source_location import running_cell, user_origin
+from kstreams_repl.engine.topology.differences.fingerprint import fingerprint
 from kstreams_repl.engine.topology.nodes import Origin
-from kstreams_repl.engine.topology.source_location import running_cell, user_origin
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.system.errors import KStreamsError, TopologyError, did_you_mean
 from kstreams_repl.system.types import UserFunction

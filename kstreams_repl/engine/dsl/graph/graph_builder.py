@@ -15,9 +15,9 @@ from kstreams_repl.engine.dsl.graph.graph_nodes import (
     TableSourceGraphNode,
     key_changing_parent,
 )
+from kstreams_repl.engine.topology.description.source_location import user_origin
 from kstreams_repl.engine.topology.names import GENERATED_STREAM_NAME, REPARTITION_SUFFIX, NameProvider, validate_name
 from kstreams_repl.engine.topology.nodes import Origin
-from kstreams_repl.engine.topology.source_location import user_origin
 from kstreams_repl.system.types import StreamPartitioner
 
 SOURCE = "KSTREAM-SOURCE-"

@@ -28,7 +28,7 @@ from kstreams_repl.engine.operators.tables.value_getters import (
     TransformValuesGetter,
     ValueGetter,
 )
-from kstreams_repl.engine.topology.java_order import hash_set_order
+from kstreams_repl.engine.topology.description.java_order import hash_set_order
 
 
 class TableState(ABC):

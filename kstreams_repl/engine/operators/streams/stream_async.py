@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from kstreams_repl.engine.operators.operator import NodeContext, Operator, Process
 from kstreams_repl.engine.operators.streams.async_options import AsyncOptions
-from kstreams_repl.engine.topology.fingerprint import canonical, whole_fingerprint
+from kstreams_repl.engine.topology.differences.fingerprint import canonical, whole_fingerprint
 from kstreams_repl.system.types import UserFunction
 
 PENDING = "-pending"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from kstreams_repl.engine.kafka_streams_keys import handler_word
-from kstreams_repl.engine.topology.user_lines import user_line
+from kstreams_repl.engine.topology.description.user_lines import user_line
 from kstreams_repl.system.errors import ConfigError, SchemaRegistryError, StreamsProcessingError, is_interrupt
 from kstreams_repl.system.types import Headers
 

@@ -14,9 +14,9 @@ from kstreams_repl.engine.runtime.nodes.handlers import ErrorContext, Response, 
 from kstreams_repl.engine.runtime.task_context import TaskServices
 from kstreams_repl.engine.serdes.header_ids import on_the_wire, sends_ids
 from kstreams_repl.engine.serdes.serde import Serde, Serializer, to_send
+from kstreams_repl.engine.topology.description.user_lines import line_of, user_line
 from kstreams_repl.engine.topology.nodes import SinkNode
 from kstreams_repl.engine.topology.table_files import TableFiles
-from kstreams_repl.engine.topology.user_lines import line_of, user_line
 from kstreams_repl.system.errors import (
     KStreamsError,
     OutputRetryError,

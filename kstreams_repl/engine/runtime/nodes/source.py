@@ -13,8 +13,8 @@ from kstreams_repl.engine.runtime.nodes.handlers import ErrorContext, Handler, R
 from kstreams_repl.engine.runtime.queues.record_queue import RecordQueue, RecordSkipped
 from kstreams_repl.engine.runtime.task_context import TaskServices
 from kstreams_repl.engine.serdes.header_ids import as_received, framing
+from kstreams_repl.engine.topology.description.user_lines import user_line
 from kstreams_repl.engine.topology.nodes import SourceNode
-from kstreams_repl.engine.topology.user_lines import user_line
 from kstreams_repl.system.errors import (
     KStreamsError,
     SchemaRegistryError,

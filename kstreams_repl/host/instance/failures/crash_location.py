@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from types import FrameType
 
 from kstreams_repl.engine.runtime.compiler.loop_codegen import node_in_loop
-from kstreams_repl.engine.topology.user_lines import is_users
+from kstreams_repl.engine.topology.description.user_lines import is_users
 from kstreams_repl.system.types import JsonMapping, JsonObject, UserLine
 
 DIED = "died while processing"

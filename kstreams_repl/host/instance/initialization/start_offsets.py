@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from kstreams_repl.engine.commit.offset_metadata import OffsetMetadata, decode
 from kstreams_repl.engine.runtime.task import TaskSpec
 from kstreams_repl.engine.stores.engine.environment import Environment
+from kstreams_repl.engine.topology.bounds.offset_reset import duration_ms
 from kstreams_repl.engine.topology.nodes import SourceNode
-from kstreams_repl.engine.topology.offset_reset import duration_ms
 from kstreams_repl.host.instance.application_plan import ApplicationPlan
 from kstreams_repl.host.instance.instance import wall_clock
 from kstreams_repl.host.instance.state.environment_attributes import INPUT, RECREATED

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Iterator
 from types import FunctionType, MethodType, ModuleType
 
-from kstreams_repl.engine.topology.fingerprint import content_of, global_names, is_users
+from kstreams_repl.engine.topology.differences.fingerprint import content_of, global_names, is_users
 
 _MOST = 2_000
 """Maximal number of objects to try; each is pickled separately."""

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING
 
-from kstreams_repl.engine.topology.fingerprint import content_of, is_installed
+from kstreams_repl.engine.topology.differences.fingerprint import content_of, is_installed
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.instance.application_plan import ApplicationPlan
 from kstreams_repl.host.spark.planning.pickle_diagnosis import culprit, read_globals

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, overload
 
 from kstreams_repl.engine.call_checks import checked_calls
 from kstreams_repl.engine.config import StreamsConfig
-from kstreams_repl.engine.topology.describe import TopologyDescription
-from kstreams_repl.engine.topology.node_diff import NodeChange
+from kstreams_repl.engine.topology.description.describe import TopologyDescription
+from kstreams_repl.engine.topology.differences.node_diff import NodeChange
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.instance.metadata import HostInfo, KeyQueryMetadata, LagInfo, StreamsMetadata
-from kstreams_repl.pictures.mimebundle import mimebundle, text_of
-from kstreams_repl.pictures.picture import Picture, picture_of
+from kstreams_repl.pictures.graph.mimebundle import mimebundle, text_of
+from kstreams_repl.pictures.graph.picture import Picture, picture_of
 from kstreams_repl.pictures.retries import Retries
 from kstreams_repl.pictures.table import Table
 from kstreams_repl.repl.inspection.result import SqlResult
@@ -57,8 +57,8 @@ from kstreams_repl.repl.session.views.tables.sql_catalog import all_stores
 from kstreams_repl.repl.session.views.tables.sql_query import run_query
 from kstreams_repl.repl.session.views.values.live_taps import live_tail, live_tap, node_name
 from kstreams_repl.repl.session.views.values.sample_run import sampled_values
-from kstreams_repl.serving.state_query import StateQueryRequest, StateQueryResult
-from kstreams_repl.serving.store_types import QueryableStoreType, StoreQueryParameters
+from kstreams_repl.serving.local.store_types import QueryableStoreType, StoreQueryParameters
+from kstreams_repl.serving.queries.state_query import StateQueryRequest, StateQueryResult
 from kstreams_repl.system.durations import Seconds, as_seconds
 from kstreams_repl.system.errors import KStreamsError
 from kstreams_repl.system.types import StreamPartitioner

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from kstreams_repl.engine.config import StreamsConfig
-from kstreams_repl.engine.topology.node_diff import whole_code
+from kstreams_repl.engine.topology.differences.node_diff import whole_code
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.instance.state.state_directory import control_directory, state_root
 from kstreams_repl.host.kafka.internal_topics import journal_topic_name
@@ -30,7 +30,7 @@ from kstreams_repl.repl.session.views.counts.counts_reader import CountsReader
 from kstreams_repl.repl.session.views.counts.metrics_view import MetricsView
 from kstreams_repl.repl.session.views.counts.record_counts import Counts
 from kstreams_repl.repl.session.views.values.journaled_run import JournaledRun
-from kstreams_repl.serving.discovery import Discovery
+from kstreams_repl.serving.remote.discovery import Discovery
 from kstreams_repl.system.errors import DeployError, KStreamsError, TaskMigratedError
 
 if TYPE_CHECKING:

@@ -135,7 +135,7 @@ def serve(app: ApplicationCore, bind: HostInfo, certfile: str | None, keyfile: s
 
 def partition_lags(app: ApplicationCore) -> dict[str, dict[int, LagInfo]]:
     """Return how far the copies on this host are behind, as `Application.all_local_store_partition_lags`."""
-    from kstreams_repl.serving.local_stores import LocalStores
+    from kstreams_repl.serving.local.local_stores import LocalStores
 
     positions: dict[tuple[str, int], tuple[TopicPartition, int]] = {}
     with LocalStores(app.topology, app.config) as stores:

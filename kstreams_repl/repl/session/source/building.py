@@ -20,7 +20,7 @@ from typing import Any
 from kstreams_repl import serving, table_files
 from kstreams_repl.engine import config, dsl, operators, processor, runtime, serdes, stores, topology
 from kstreams_repl.engine.dsl.graph.call_log import Handle
-from kstreams_repl.engine.topology.fingerprint import is_users
+from kstreams_repl.engine.topology.differences.fingerprint import is_users
 from kstreams_repl.repl.session.source.scopes import FUNCTIONS, names_of
 from kstreams_repl.system import errors, secrets
 from kstreams_repl.system import types as system_types

@@ -17,7 +17,7 @@ import types
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from kstreams_repl.engine.topology.fingerprint import content_of, fields_of
+from kstreams_repl.engine.topology.differences.fingerprint import content_of, fields_of
 from kstreams_repl.engine.topology.graph import TopologyGraph
 from kstreams_repl.pictures.diff_text import DiffText
 

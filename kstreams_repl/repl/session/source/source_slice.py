@@ -25,7 +25,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kstreams_repl.engine.topology.source_location import no_cell
+from kstreams_repl.engine.topology.description.source_location import no_cell
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.journal.journal_records import source_hash
 from kstreams_repl.repl.session.application.edits.topology_resolution import topology_of

@@ -14,8 +14,8 @@ import pytest
 from kstreams_repl import serdes
 from kstreams_repl.engine.dsl import KStream, StreamsBuilder
 from kstreams_repl.engine.dsl.graph.call_log import go_back_to
-from kstreams_repl.engine.topology.node_diff import whole_code
-from kstreams_repl.engine.topology.source_location import cell_started
+from kstreams_repl.engine.topology.description.source_location import cell_started
+from kstreams_repl.engine.topology.differences.node_diff import whole_code
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.system.errors import TopologyError
 from kstreams_repl.test_driver.driver import TopologyTestDriver

@@ -11,9 +11,9 @@ import kstreams_repl as ks
 from kstreams_repl import serdes
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.serdes.schemas.avro import layout_of, parsed, unreadable
-from kstreams_repl.engine.topology.diff import StoreChange, diff
-from kstreams_repl.engine.topology.node_diff import NodeChange
-from kstreams_repl.engine.topology.schema_diff import SchemaChange
+from kstreams_repl.engine.topology.differences.diff import StoreChange, diff
+from kstreams_repl.engine.topology.differences.node_diff import NodeChange
+from kstreams_repl.engine.topology.differences.schema_diff import SchemaChange
 from kstreams_repl.repl.session.application.checks.contracts import compare_schemas
 from kstreams_repl.system.errors import ConfigError
 

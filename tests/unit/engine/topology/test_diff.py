@@ -20,9 +20,9 @@ from kstreams_repl.engine.dsl import EmitStrategy, SessionWindows, StreamsBuilde
 from kstreams_repl.engine.dsl.options import Materialized
 from kstreams_repl.engine.processor import Processor
 from kstreams_repl.engine.topology import StoreBuilder, StoreKind, Topology
-from kstreams_repl.engine.topology.diff import StoreChange, TopologyDiff, diff
-from kstreams_repl.engine.topology.fingerprint import fingerprint, whole_fingerprint
-from kstreams_repl.engine.topology.node_diff import NodeChange, whole_code
+from kstreams_repl.engine.topology.differences.diff import StoreChange, TopologyDiff, diff
+from kstreams_repl.engine.topology.differences.fingerprint import fingerprint, whole_fingerprint
+from kstreams_repl.engine.topology.differences.node_diff import NodeChange, whole_code
 
 
 def counting(

@@ -10,7 +10,7 @@ from typing import Any
 import pandas
 import pytest
 
-from kstreams_repl.engine.topology.fingerprint import whole_fingerprint
+from kstreams_repl.engine.topology.differences.fingerprint import whole_fingerprint
 
 
 def made(cell: str, name: str = "f") -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kstreams_repl.engine.topology.java_order import TreeSet, hash_set_order, string_hash
+from kstreams_repl.engine.topology.description.java_order import TreeSet, hash_set_order, string_hash
 
 GOLDEN = json.loads((Path(__file__).parents[3] / "data" / "golden.json").read_text(encoding="utf-8"))
 

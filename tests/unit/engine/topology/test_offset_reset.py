@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from kstreams_repl import AutoOffsetReset, StreamsBuilder, StreamsConfig
+from kstreams_repl.engine.topology.bounds.offset_reset import duration_ms
 from kstreams_repl.engine.topology.nodes import SourceNode
-from kstreams_repl.engine.topology.offset_reset import duration_ms
 from kstreams_repl.system.errors import ConfigError, TopologyError
 
 

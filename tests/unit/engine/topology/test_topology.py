@@ -10,7 +10,7 @@ import pytest
 
 from kstreams_repl.engine.processor import Processor
 from kstreams_repl.engine.topology import Origin, ProcessorNode, SinkNode, SourceNode, StoreBuilder, StoreKind, Topology
-from kstreams_repl.engine.topology.source_location import cell_started
+from kstreams_repl.engine.topology.description.source_location import cell_started
 from kstreams_repl.system.errors import InvalidNameError, TopologyError
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kstreams_repl import serdes
-from kstreams_repl.engine.topology.user_lines import user_line
+from kstreams_repl.engine.topology.description.user_lines import user_line
 from kstreams_repl.system.types import UserLine
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kstreams_repl.engine.config import StreamsConfig
-from kstreams_repl.engine.topology.stop_at import StopAt, checked
+from kstreams_repl.engine.topology.bounds.stop_at import StopAt, checked
 from kstreams_repl.system.errors import ConfigError
 
 

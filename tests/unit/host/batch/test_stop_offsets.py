@@ -9,7 +9,7 @@ import pytest
 
 import kstreams_repl as ks
 from kstreams_repl.engine.config import StreamsConfig
-from kstreams_repl.engine.topology.stop_at import StopAt
+from kstreams_repl.engine.topology.bounds.stop_at import StopAt
 from kstreams_repl.host.batch.stop_offsets import bounded_partitions, stop_offsets
 from kstreams_repl.host.kafka.group_admin import CommittedOffset
 from kstreams_repl.system.errors import TopologyError

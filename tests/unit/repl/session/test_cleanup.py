@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
-from kernel_ext import side_panel
+from kernel_ext.live import side_panel
 from kstreams_repl.host.instance.control.control_files import write_whole
 from kstreams_repl.host.instance.control.file_channel import LEASE
 from kstreams_repl.host.kafka.admin import NewTopicSpec

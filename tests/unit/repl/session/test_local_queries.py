@@ -14,8 +14,8 @@ from kstreams_repl.host.instance.control.channel import Signal
 from kstreams_repl.host.instance.control.file_channel import LEASE
 from kstreams_repl.host.instance.state.state_directory import control_directory
 from kstreams_repl.repl.session.views.stores.local_queries import strict_queries_of
-from kstreams_repl.serving.queryable_state import QueryableState
-from kstreams_repl.serving.remote_state import RemoteState
+from kstreams_repl.serving.local.queryable_state import QueryableState
+from kstreams_repl.serving.remote.remote_state import RemoteState
 from kstreams_repl.system.errors import StateStoreNotAvailableError
 from tests.queried import APPLICATION, topology_of
 

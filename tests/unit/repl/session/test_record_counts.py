@@ -7,14 +7,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from kernel_ext.live_picture import LivePicture
+from kernel_ext.live.live_picture import LivePicture
 from kstreams_repl import StreamsBuilder, Topology
 from kstreams_repl.engine.commit.committed_counts import written_counts
 from kstreams_repl.engine.commit.offset_metadata import COMMIT_ID, encode
 from kstreams_repl.engine.runtime.nodes.node_counts import NodeCount
 from kstreams_repl.host.kafka.group_admin import CommittedOffset
 from kstreams_repl.host.spark.instance_reports import ApplicationReport, InstanceReport, TaskReport
-from kstreams_repl.pictures.picture import Picture, picture_of
+from kstreams_repl.pictures.graph.picture import Picture, picture_of
 from kstreams_repl.repl.session.application.application import Application
 from kstreams_repl.repl.session.views.counts.consumer_lag import Remaining
 from kstreams_repl.repl.session.views.counts.record_counts import Counts, NodeRate, Rates, committed, reported, since

@@ -22,8 +22,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 
-from kstreams_repl.engine.topology.diff import StoreChange
-from kstreams_repl.engine.topology.source_location import cell_started
+from kstreams_repl.engine.topology.description.source_location import cell_started
+from kstreams_repl.engine.topology.differences.diff import StoreChange
 from kstreams_repl.host.journal.journal_state import JournalState
 from kstreams_repl.host.kafka.admin import NewTopicSpec
 from kstreams_repl.repl.session.application.starting import journal_lookup

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.engine.topology.diff import diff
+from kstreams_repl.engine.topology.differences.diff import diff
 from kstreams_repl.repl.session.application.edits.topology_resolution import topology_of
 from kstreams_repl.repl.session.source import source_slice as program_module
 from kstreams_repl.repl.session.source.cell_history import CellHistory, CellText
@@ -153,10 +153,10 @@ names = ("c",)
 def shell(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(program_module, "history", CellHistory())
     import kernel_ext.cell_tracker
-    import kernel_ext.magics
+    import kernel_ext.magics.topo_magics
 
     monkeypatch.setattr(kernel_ext.cell_tracker, "history", program_module.history)
-    monkeypatch.setattr(kernel_ext.magics, "history", program_module.history)
+    monkeypatch.setattr(kernel_ext.magics.topo_magics, "history", program_module.history)
     shell = new_shell()
     run(shell, "%load_ext kstreams_repl")
     shell.user_ns["session"] = Recorder()

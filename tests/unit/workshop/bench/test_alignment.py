@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from kstreams_repl.testing import TopologyTestDriver
 from workshop.bench.alignment import SHAPES, main, times_of, topology
-from workshop.bench.workloads import Topics
+from workshop.bench.rig.workloads import Topics
 
 DAY = 86_400_000
 

@@ -6,7 +6,7 @@ import pytest
 
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.host.spark.instance_reports import ApplicationReport, InstanceReport, TaskReport
-from workshop.bench.deployed import MeasuredRun, Settings, commit_time_of, committed_of, stream_began
+from workshop.bench.rig.deployed import MeasuredRun, Settings, commit_time_of, committed_of, stream_began
 
 
 def measured(*looks: tuple[float, int], began: float = 10.0) -> MeasuredRun:

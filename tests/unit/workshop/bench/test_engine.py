@@ -7,8 +7,8 @@ import json
 from click.testing import CliRunner
 
 from kstreams_repl.test_driver.driver import TopologyTestDriver
-from workshop.bench import workloads
 from workshop.bench.engine import main, query_topology
+from workshop.bench.rig import workloads
 
 
 def test_a_query_is_compared_with_the_functions_that_do_the_same() -> None:

@@ -11,8 +11,8 @@ import kstreams_repl as ks
 from kstreams_repl.system.errors import KStreamsError
 from tests.queried import State
 from tests.unit.serving.serving import Journal, Server
-from workshop.bench.http_load import Load, result_of, start_load
 from workshop.bench.queries_http import STORE, key_of, requests_of
+from workshop.bench.rig.http_load import Load, result_of, start_load
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from workshop.bench import json_output
+from workshop.bench.rig import json_output
 
 
 def test_a_measurement_is_one_json_line_without_empty_fields(capsys: pytest.CaptureFixture[str]) -> None:

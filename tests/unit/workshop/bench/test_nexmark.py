@@ -14,11 +14,11 @@ from click.testing import CliRunner
 from kstreams_repl import serdes
 from kstreams_repl.testing import TopologyTestDriver
 from workshop.bench.main import main
-from workshop.bench.nexmark_events import records_of, rows_of
-from workshop.bench.nexmark_queries import OWN, QUERIES
-from workshop.bench.nexmark_values import Values
-from workshop.bench.outputs import Output
-from workshop.bench.workloads import Row
+from workshop.bench.rig.nexmark_events import records_of, rows_of
+from workshop.bench.rig.nexmark_queries import OWN, QUERIES
+from workshop.bench.rig.nexmark_values import Values
+from workshop.bench.rig.outputs import Output
+from workshop.bench.rig.workloads import Row
 
 EVENTS, FIRST_MS = 600, 1_700_000_000_000
 EVENTS_OF = {"q2": 2500, "q3": 2500}

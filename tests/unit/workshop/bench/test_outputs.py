@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workshop.bench.outputs import Output
+from workshop.bench.rig.outputs import Output
 
 
 def test_tables_are_compared_by_last_values_whatever_the_number_of_changes() -> None:

@@ -6,7 +6,7 @@ import time
 
 import psutil
 
-from workshop.bench.processes import ProcessSampler
+from workshop.bench.rig.processes import ProcessSampler
 
 
 def test_processor_time_before_the_first_sample_is_not_counted() -> None:

@@ -10,9 +10,9 @@ from click.testing import CliRunner
 
 from kstreams_repl.system.errors import KStreamsError
 from workshop.bench import python_peers
-from workshop.bench.deployed import Settings
 from workshop.bench.peers.python import counter
 from workshop.bench.peers.python_peer import PEERS, peers_of
+from workshop.bench.rig.deployed import Settings
 
 COUNTING = """
 import sys

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from kstreams_repl.system.errors import KStreamsError
 from workshop.bench.main import BENCHES, main
-from workshop.bench.report import read_lines, render
+from workshop.bench.rig.report import read_lines, render
 
 
 def line(bench: str, case: str, value: float, **fields: Any) -> dict[str, Any]:

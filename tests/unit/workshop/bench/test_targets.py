@@ -11,10 +11,10 @@ from click.testing import CliRunner
 
 from kstreams_repl.engine.config import AT_LEAST_ONCE, EXACTLY_ONCE_V2
 from kstreams_repl.system.errors import KStreamsError
-from workshop.bench import json_output
-from workshop.bench.targets import TARGETS, judged, targets_of
-from workshop.bench.testbed import where
-from workshop.bench.workloads import WORKLOADS
+from workshop.bench.rig import json_output
+from workshop.bench.rig.targets import TARGETS, judged, targets_of
+from workshop.bench.rig.testbed import where
+from workshop.bench.rig.workloads import WORKLOADS
 
 
 def verdict(bench: str, case: str, value: float, **fields: Any) -> Any:

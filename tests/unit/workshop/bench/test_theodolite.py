@@ -14,8 +14,8 @@ import pytest
 
 from kstreams_repl import serdes
 from kstreams_repl.testing import TopologyTestDriver
-from workshop.bench.theodolite_queries import QUERIES, EventRouter, group_rows, rows_of
-from workshop.bench.workloads import Row
+from workshop.bench.rig.theodolite_queries import QUERIES, EventRouter, group_rows, rows_of
+from workshop.bench.rig.workloads import Row
 
 FIRST_MS, SENSORS, ROUNDS = 1_700_000_000_000, 16, 100
 RECORDS = {"shuffle-100000": 20_000, "shuffle-1000000": 20_000}

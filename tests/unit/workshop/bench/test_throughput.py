@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from workshop.bench.comparison import fault_of
-from workshop.bench.outputs import Output
 from workshop.bench.peers.kafka_streams import PeerRun
+from workshop.bench.rig.comparison import fault_of
+from workshop.bench.rig.outputs import Output
 from workshop.bench.throughput import records_of
 
 WHOLE, CUT = PeerRun(10, 1.0, 1.0, 100, True), PeerRun(7, 1.0, 1.0, 100, False)

@@ -6,10 +6,10 @@ import pytest
 
 from kstreams_repl import serdes
 from kstreams_repl.testing import TopologyTestDriver
-from workshop.bench import workloads
 from workshop.bench.restore import changelog_rows
+from workshop.bench.rig import workloads
+from workshop.bench.rig.workloads import Topics
 from workshop.bench.state_growth import grown_rows
-from workshop.bench.workloads import Topics
 
 
 def test_records_are_the_same_in_a_list_and_one_by_one() -> None:

@@ -12,8 +12,8 @@ import time
 from collections.abc import Mapping
 
 from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.engine.topology.bounds.stop_at import StopAt
 from kstreams_repl.engine.topology.partitions import resolve_partitions
-from kstreams_repl.engine.topology.stop_at import StopAt
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.batch.stop_offsets import AUTOSTOP, ON_END, bounded_partitions, stop_offsets
 from kstreams_repl.host.instance.reports.run_progress import (

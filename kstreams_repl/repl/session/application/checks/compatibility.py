@@ -13,12 +13,12 @@ from typing import NamedTuple
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.serdes import resolve
 from kstreams_repl.engine.serdes.by_topic import SETTING
-from kstreams_repl.engine.topology.diff import diff
+from kstreams_repl.engine.topology.differences.diff import diff
+from kstreams_repl.engine.topology.differences.node_diff import serde_name
+from kstreams_repl.engine.topology.differences.schema_diff import SchemaChange, SchemaDiff
 from kstreams_repl.engine.topology.graph import TopologyGraph
 from kstreams_repl.engine.topology.names import changelog_topic
-from kstreams_repl.engine.topology.node_diff import serde_name
 from kstreams_repl.engine.topology.nodes import SourceNode
-from kstreams_repl.engine.topology.schema_diff import SchemaChange, SchemaDiff
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.kafka.internal_topics import journal_topic_name
 from kstreams_repl.repl.session.application.checks.contracts import compare_schemas, refuse_schemas

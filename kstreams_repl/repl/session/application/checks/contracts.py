@@ -19,11 +19,11 @@ from kstreams_repl.engine.serdes import resolve
 from kstreams_repl.engine.serdes.deferred import DeferredSerde
 from kstreams_repl.engine.serdes.schemas.contracts import NOT_IMPLEMENTED, Declared, RegistryQuestions, SubjectFit, declared_by
 from kstreams_repl.engine.serdes.schemas.schema_registry import Part, settings_from
-from kstreams_repl.engine.topology.diff import all_stores
+from kstreams_repl.engine.topology.differences.diff import all_stores
+from kstreams_repl.engine.topology.differences.schema_diff import Role, SchemaChange, SchemaDiff
 from kstreams_repl.engine.topology.graph import TopologyGraph
 from kstreams_repl.engine.topology.names import changelog_topic, internal_topic
 from kstreams_repl.engine.topology.nodes import SinkNode, SourceNode
-from kstreams_repl.engine.topology.schema_diff import Role, SchemaChange, SchemaDiff
 from kstreams_repl.system.errors import (
     IncompatibleSchemaError,
     SchemaRegistryError,

@@ -24,9 +24,9 @@ from kstreams_repl.engine.operators.tables.table_source import TableSource
 from kstreams_repl.engine.operators.tables.table_suppress import TableSuppress
 from kstreams_repl.engine.operators.tables.table_to_stream import TableToStream
 from kstreams_repl.engine.serdes.deferred import DeferredSerde
+from kstreams_repl.engine.topology.description.user_lines import line_of
 from kstreams_repl.engine.topology.nodes import ProcessorNode, SinkNode
 from kstreams_repl.engine.topology.topology import Topology
-from kstreams_repl.engine.topology.user_lines import line_of
 
 _NEW_KEYS = (StreamMap, StreamFlatMap, StreamSelectKey, ProcessorOperator, TableRepartitionMap)
 _SAME_VALUES = (

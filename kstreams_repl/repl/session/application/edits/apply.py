@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from kstreams_repl.engine.serdes import Serde, resolve
 from kstreams_repl.engine.serdes.schemas.schema_registry import Part, settings_from
+from kstreams_repl.engine.topology.differences.node_diff import whole_code
+from kstreams_repl.engine.topology.differences.schema_diff import SchemaChange
 from kstreams_repl.engine.topology.names import changelog_topic
-from kstreams_repl.engine.topology.node_diff import whole_code
-from kstreams_repl.engine.topology.schema_diff import SchemaChange
 from kstreams_repl.repl.session.application.checks.compatibility import warnings_of
 from kstreams_repl.repl.session.application.checks.contracts import begin_versions, refuse_schemas
 from kstreams_repl.repl.session.application.core import ApplicationCore

@@ -11,9 +11,9 @@ from typing import Any
 
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.dsl.graph.call_log import go_back_to
-from kstreams_repl.engine.topology.diff import StoreChange, TopologyDiff, diff
+from kstreams_repl.engine.topology.differences.diff import StoreChange, TopologyDiff, diff
+from kstreams_repl.engine.topology.differences.node_diff import NodeChange, whole_code
 from kstreams_repl.engine.topology.graph import TopologyGraph
-from kstreams_repl.engine.topology.node_diff import NodeChange, whole_code
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.pictures.diff_text import DiffText
 from kstreams_repl.pictures.frames import Frames

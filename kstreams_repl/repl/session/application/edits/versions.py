@@ -14,8 +14,8 @@ from dataclasses import replace
 
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.serdes.by_topic import SETTING
-from kstreams_repl.engine.topology.fingerprint import canonical
-from kstreams_repl.engine.topology.node_diff import whole_code
+from kstreams_repl.engine.topology.differences.fingerprint import canonical
+from kstreams_repl.engine.topology.differences.node_diff import whole_code
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.spark.fencing.generation_fencing import VersionText
 from kstreams_repl.pictures.diff_text import DiffText

@@ -19,8 +19,8 @@ import orjson
 
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.serdes import resolve
+from kstreams_repl.engine.topology.differences.node_diff import serde_name
 from kstreams_repl.engine.topology.names import validate_name
-from kstreams_repl.engine.topology.node_diff import serde_name
 from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.host.kafka.exact_metadata import OffsetAndMetadata
 from kstreams_repl.pictures.table import Table

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.operators.lateness import lateness_in
+from kstreams_repl.engine.topology.differences.schema_diff import SchemaDiff
 from kstreams_repl.engine.topology.partitions import ResolvedTopology, resolve_partitions
-from kstreams_repl.engine.topology.schema_diff import SchemaDiff
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.instance.alignment_rules import late_reasons
 from kstreams_repl.host.kafka.admin import Admin

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.engine.topology.bounds.offset_reset import duration_ms
 from kstreams_repl.engine.topology.nodes import SourceNode
-from kstreams_repl.engine.topology.offset_reset import duration_ms
 from kstreams_repl.engine.topology.partitions import resolve_partitions
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.kafka.admin import Admin

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from kstreams_repl.engine.operators.streams.stream_async import StreamAsync
 from kstreams_repl.engine.topology.nodes import Node, SourceNode
 from kstreams_repl.engine.topology.topology import Topology
+from kstreams_repl.pictures.graph.picture import Mark
 from kstreams_repl.pictures.markup import one_line
-from kstreams_repl.pictures.picture import Mark
 from kstreams_repl.pictures.wording import counted
 from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.topics.source_serdes import filled_in_serdes

@@ -17,7 +17,7 @@ from kstreams_repl.host.kafka.admin import Admin
 from kstreams_repl.host.kafka.record_counter import RecordCounter
 from kstreams_repl.host.spark.client_metrics import client_metrics
 from kstreams_repl.host.spark.instance_reports import ApplicationReport, application_report
-from kstreams_repl.pictures.picture import Picture, picture_of
+from kstreams_repl.pictures.graph.picture import Picture, picture_of
 from kstreams_repl.pictures.wording import counted
 from kstreams_repl.repl.session.application.life.state import ApplicationState
 from kstreams_repl.repl.session.views.counts.counts_reader import CountsReader

@@ -17,10 +17,10 @@ from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.instance.metadata import HostInfo
 from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.cluster_client import ClusterClient
-from kstreams_repl.serving.local_parts import LocalPart
-from kstreams_repl.serving.local_stores import LocalStores
-from kstreams_repl.serving.queryable_state import QueryableState
-from kstreams_repl.serving.read import BEHIND, Read
+from kstreams_repl.serving.local.local_parts import LocalPart
+from kstreams_repl.serving.local.local_stores import LocalStores
+from kstreams_repl.serving.local.queryable_state import QueryableState
+from kstreams_repl.serving.queries.read import BEHIND, Read
 from kstreams_repl.system.errors import (
     InvalidStateStorePartitionError,
     KStreamsError,
@@ -29,9 +29,9 @@ from kstreams_repl.system.errors import (
 )
 
 if TYPE_CHECKING:
-    from kstreams_repl.serving.client import QueryClient
-    from kstreams_repl.serving.remote_state import RemoteState
-    from kstreams_repl.serving.remote_stores import RemoteStores
+    from kstreams_repl.serving.remote.client import QueryClient
+    from kstreams_repl.serving.remote.remote_state import RemoteState
+    from kstreams_repl.serving.remote.remote_stores import RemoteStores
 
 _KNOWN: weakref.WeakKeyDictionary[Topology, tuple[StreamsConfig, QueryableState]] = weakref.WeakKeyDictionary()
 _LOCK = threading.Lock()
@@ -94,13 +94,13 @@ def strict_queries_of(application: ApplicationCore, store: str) -> QueryableStat
     here = queries_of(application)
     if here.local.lease is None or not here.local.lease.remote:
         return here
-    from kstreams_repl.serving.remote_state import RemoteState
+    from kstreams_repl.serving.remote.remote_state import RemoteState
 
     return RemoteState(_remote_stores(application, store))
 
 
 def _remote_stores(application: ApplicationCore, store: str) -> RemoteStores:
-    from kstreams_repl.serving.remote_stores import RemoteStores, no_servers
+    from kstreams_repl.serving.remote.remote_stores import RemoteStores, no_servers
 
     if not application.config["application.server"]:
         raise no_servers(application.name, store)
@@ -130,8 +130,8 @@ def _call(application: ApplicationCore, store: str, read: Callable[[QueryClient]
 
 def _client_of(application: ApplicationCore, host: HostInfo) -> QueryClient:
     """Return a client of this server; it signs its requests, because the address is from the journal."""
-    from kstreams_repl.serving.client import QueryClient, verified_by
-    from kstreams_repl.serving.client_requests import token_of
+    from kstreams_repl.serving.remote.client import QueryClient, verified_by
+    from kstreams_repl.serving.remote.client_requests import token_of
 
     known = _ASKED.setdefault(application.client, {})
     asked = known.get(application.name)

@@ -11,9 +11,9 @@ from kstreams_repl.pictures.wording import counted, time_text
 from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.views.stores.local_queries import queries_of
 from kstreams_repl.repl.session.views.stores.store_view import StoreView
-from kstreams_repl.serving.read import Read
+from kstreams_repl.serving.queries.read import Read
+from kstreams_repl.serving.queries.wire import key_of
 from kstreams_repl.serving.server.local_reads import LocalReads
-from kstreams_repl.serving.wire import key_of
 from kstreams_repl.system.errors import CallError, InvalidStateStoreError
 
 _TIMES = frozenset({"timestamp", "window_start", "window_end", "valid_to"})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kstreams_repl.engine.stores.layers.codec import Codec
 from kstreams_repl.engine.stores.log.log_serdes import with_log_serdes
 from kstreams_repl.engine.topology.store_builder import StoreBuilder
-from kstreams_repl.pictures.picture import store_detail
+from kstreams_repl.pictures.graph.picture import store_detail
 from kstreams_repl.pictures.wording import counted
 from kstreams_repl.repl.inspection.result import SqlResult
 from kstreams_repl.repl.inspection.sandbox import quote_identifier
