@@ -150,6 +150,8 @@ class _Runner:
                     self._activate_restored()
                     if epoch.may_restart():
                         if self._is_calm():
+                            assert self._instance is not None
+                            self._instance.collector.tables.finish()  # a stop before it is open again finds no instance to do it
                             self._drop()
                         continue
                 return self._finish(signal)
@@ -177,6 +179,8 @@ class _Runner:
         """Return the result if the run ends with this error; None after a delay if it continues."""
         signal = self._signal(error)
         if signal is not Signal.RUN:
+            if signal is not Signal.SUPERSEDED:
+                _LOG.warning("%s after an error; the next start completes what it left: %s", signal.value, error)
             return self._end(signal)
         if self._epoch.must_end() or not self._epoch.may_restart():
             return self._reporter.result(RunnerState.RUNNING)
