@@ -147,9 +147,10 @@ def uv(tmp_path_factory: pytest.TempPathFactory) -> Command:
 
 
 def resolved(uv: Command, folder: Path, *options: str) -> dict[str, str]:
-    """Versions of everything that the extra `all` needs, all of them with wheels, by name; kept in `pins.txt`."""
+    """Versions of everything that the extras `all` and `otel` need, all of them with wheels, by name; kept in `pins.txt`."""
     from_source = [part for name in WITHOUT_WHEEL for part in ("--no-binary", name)]
-    command = (*uv, "compile", "--quiet", "--no-header", "--no-annotate", "--extra", "all", "--only-binary", ":all:", *from_source)
+    extras = "--extra", "all", "--extra", "otel"
+    command = (*uv, "compile", "--quiet", "--no-header", "--no-annotate", *extras, "--only-binary", ":all:", *from_source)
     run(*command, *options, "--output-file", folder / "pins.txt", ROOT / "pyproject.toml", folder=folder)
     pins = [Requirement(line) for line in (folder / "pins.txt").read_text().splitlines()]
     return {pin.name: str(pin.specifier).removeprefix("==") for pin in pins}
@@ -242,7 +243,7 @@ def test_each_extra_of_a_user_has_a_probe() -> None:
 @pytest.mark.parametrize("end", ["newest", "lowest"])
 @pytest.mark.parametrize("version", PYTHONS)
 def test_each_python(wheel: Path, uv: Command, version: str, end: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """The core alone gives a result of the test driver; with ``all``, each extra's part works, `kstreams doctor` finds nothing missing
+    """The core alone gives a result of the test driver; with ``all,otel``, each extra's part works, `kstreams doctor` finds nothing missing
     and a session counts. Lowest: each direct dependency in the lowest version that pyproject.toml allows and that has a wheel."""
     installer: Command = ()
     if end == "lowest":
@@ -250,12 +251,12 @@ def test_each_python(wheel: Path, uv: Command, version: str, end: str, tmp_path:
         installer = (*uv, "install", "--constraint", tmp_path / "pins.txt")
     core, seconds = installed(PYTHONS[version], wheel, "", tmp_path / "core", *installer)
     row(request, version, "(none)", end, f"{seconds:.0f}", f"{script(core, DRIVER, tmp_path):.1f}", "")
-    own, seconds = installed(PYTHONS[version], wheel, "all", tmp_path / "all", *installer)
+    own, seconds = installed(PYTHONS[version], wheel, "all,otel", tmp_path / "all", *installer)
     script(own, "\n".join(PROBES.values()), tmp_path)
     told, _ = run(own.parent / "kstreams", "doctor", folder=tmp_path)
     assert not re.search(r"\b(missing|failed)\b", told), told
     times = f"{seconds:.0f}", f"{script(own, DRIVER, tmp_path):.1f}", f"{script(own, SESSION, tmp_path):.1f}"
-    row(request, version, "all", end, *times)
+    row(request, version, "all,otel", end, *times)
 
 
 def test_each_lower_bound_is_a_version_that_the_oldest_python_gets(uv: Command, tmp_path: Path) -> None:
