@@ -68,6 +68,7 @@ def test_an_application_elsewhere_is_looked_at(shell: InteractiveShell, topic: s
     session, app = shell.user_ns["session"], f"their-{topic}"
     session.create_topic(f"{app}-seen-changelog", partitions=1, configs={"cleanup.policy": "compact"})
     session.produce(f"{app}-seen-changelog", [("a", "1", 5), ("b", "2", 6), ("a", "3", 7)], key_serde="string", value_serde="string")
+    assert run(shell, f"%topo_look {app}")[0].result.sql("SELECT count(*) FROM seen").fetchall() == [(2,)]  # before its first commit
     session.admin.commit_offsets(app, {TopicPartition(topic, 0): 0})
     their = run(shell, f"their = %topo_look {app}")[0]
     assert their.success and shell.user_ns["their"].sql("SELECT key, value FROM seen ORDER BY key").fetchall() == [("a", "3"), ("b", "2")]

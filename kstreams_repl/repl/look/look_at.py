@@ -179,7 +179,8 @@ class Look:
 
         Raises:
             SqlError: it is not one SELECT statement, or names a table that does not exist.
-            CallError: the changelog of a store begins later than `as_of`; the message has the earliest time.
+            InvalidStateStoreError: the changelog of a store begins later than `as_of`.
+            CallError: `as_of` is neither a time nor a duration ago.
 
         Example:
             >>> their.sql("SELECT count(*) FROM counts", as_of="1 hour ago")  # doctest: +SKIP
@@ -400,6 +401,9 @@ def _from_topics(application_id: str, group: Iterable[str], stores: StoreRecogni
             topology.add_internal_topic(own)
         sources.append(f"source-{own}")
         topology.add_source(sources[-1], own)
+    if not sources:
+        sources = ["inputs"]
+        topology.add_source("inputs", re.compile("no offsets yet"))  # no topic has such a name
     topology.add_processor(application_id, ProcessorElsewhere, *sources)
     for name in stores.changelogs:
         topology.add_state_store(stores.logged(name), application_id)
