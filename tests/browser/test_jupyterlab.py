@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.pictures import picture_of
-from kstreams_repl.pictures.graph import mimebundle
+from kstreams_repl.pictures import mimebundle, picture_of
 from tests.browser.conftest import CHROMIUM
 from tests.browser.driving import IDLE, add_cell, keep, open_notebook, run_all, write_notebook
 

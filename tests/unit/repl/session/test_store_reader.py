@@ -248,7 +248,7 @@ def reading(topology: ks.Topology, folder: Path, topic: str, batch: RecordBatch,
     """An application of which nothing runs here, with one topic."""
     ranges = (OffsetRange(TopicPartition(topic, 0), 0, len(batch)),)
 
-    def ranges_of(admin: Any, asked: str) -> Any:
+    def ranges_of(admin: Any, asked: str, until_ms: int | None) -> Any:
         assert asked == topic
         return ranges
 
@@ -269,7 +269,7 @@ def test_a_key_without_local_state_is_read_from_the_changelog(
     )
     batch = RecordBatch([b'{"a":1}', b'"b"', b'"b"'], [b'{"n":1}', b"2", None], [1, 2, 3], [0, 1, 2])
     ranges = (OffsetRange(TopicPartition("app-kept-changelog", 0), 0, 3),)
-    monkeypatch.setattr(store_reader, "ranges_of", lambda admin, topic: ranges)
+    monkeypatch.setattr(store_reader, "ranges_of", lambda admin, topic, until_ms: ranges)
     monkeypatch.setattr(store_reader, "read_ranges", lambda settings, ranges: [(ranges[0].partition, batch)])
     config = ks.StreamsConfig({"application.id": "app", "state.dir": str(tmp_path)})
     client = SimpleNamespace(admin=SimpleNamespace(settings=None))
@@ -288,7 +288,7 @@ def test_a_key_of_any_key_value_store_is_read(kind: ks.StoreKind, tmp_path: Path
     app: Any = SimpleNamespace(name="app", topology=topology, config=config, client=client)
     batch = RecordBatch([b"a", b"b", b"b"], [b"1", b"2", None], [10, 20, 30], [0, 1, 2])
     ranges = (OffsetRange(TopicPartition("app-kept-changelog", 0), 0, 3),)
-    monkeypatch.setattr(store_reader, "ranges_of", lambda admin, topic: ranges)
+    monkeypatch.setattr(store_reader, "ranges_of", lambda admin, topic, until_ms: ranges)
     monkeypatch.setattr(store_reader, "read_ranges", lambda settings, ranges: [(ranges[0].partition, batch)])
     view = StoreView(app, topology.store("kept"))
     assert (view.get("a"), view.get("b")) == (1, None)
