@@ -9,7 +9,8 @@ from typing import Any
 
 from kstreams_repl.demo.screen import Screen
 
-REPORTS = [(0, 0.0), (90, 12_345.0), (95, 12.0), (100, 0.0)]
+REPORTS = [(0, 0.0), *[(90, 12_345.0)] * 40, (95, 12.0), (100, 0.0)]
+"""The largest one long enough to be drawn on a busy machine: a thread of its own draws ten times a second."""
 
 
 class App:
