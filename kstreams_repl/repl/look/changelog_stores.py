@@ -107,11 +107,11 @@ def _is_session(data: bytes, sample: ChangelogSample) -> bool:
 def _serde(cells: SerializedValues, headers: Sequence[Headers | None], *, is_key: bool) -> Serde:
     """Return the serde that the bytes suggest; numbers too, which `columns.guess` leaves as bytes."""
     there = [bytes(cell) for cell in cells if cell is not None]
-    sizes = set(map(len, there))
-    if guess(there) == "bytes" and sizes == {8}:
+    sizes = set(map(len, there)) if guess(there) == "bytes" else set()
+    if sizes == {8}:
         if all(abs(number) < _PLAUSIBLE_LONG for (number,) in map(struct.Struct(">q").unpack, there)):
             return serdes.long
         return serdes.double
-    if guess(there) == "bytes" and sizes == {4}:
+    if sizes == {4}:
         return serdes.integer
     return recognised(None, cells, headers, "key" if is_key else "value")[0]

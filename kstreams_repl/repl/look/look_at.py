@@ -36,9 +36,9 @@ from kstreams_repl.repl.session.connection import current_session
 from kstreams_repl.repl.session.topics.internal_names import is_called_internal
 from kstreams_repl.repl.session.topics.produce import milliseconds
 from kstreams_repl.repl.session.topics.records import Records
-from kstreams_repl.repl.session.views.counts.consumer_lag import topics_of_source
+from kstreams_repl.repl.session.views.counts.consumer_lag import Remaining, remaining, topics_of_source
 from kstreams_repl.repl.session.views.stores.store_reader import ChangelogsUntil
-from kstreams_repl.repl.session.views.tables.sql_catalog import SessionTables, callers_names
+from kstreams_repl.repl.session.views.tables.sql_catalog import SessionTables, all_stores, callers_names
 from kstreams_repl.system.durations import Seconds, as_seconds
 from kstreams_repl.system.errors import (
     CallError,
@@ -77,18 +77,6 @@ class ApplicationElsewhere:
     metrics: list[Any] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Offsets:
-    """Of one partition: the next one that the application reads, as committed, and the end."""
-
-    committed: int
-    end: int
-
-    @property
-    def lag(self) -> int:
-        return max(self.end - self.committed, 0)
-
-
 @checked_calls
 class Look:
     """An application that runs elsewhere, on the JVM or in another notebook. Get one from `kstreams_repl.look`.
@@ -123,7 +111,7 @@ class Look:
             >>> their.stores  # doctest: +SKIP
         """
         rows = []
-        for store in _stores(self.topology):
+        for store in all_stores(self.topology):
             topic = store.source_topic or (changelog_topic(self.name, store.name) if store.logging else None)
             names = [serdes.resolve(serde).name for serde in (store.key_serde, store.value_serde)]
             known_from = self._application.recognised[store.name]
@@ -134,7 +122,7 @@ class Look:
     def topics(self, *, watch: Seconds = 1.0) -> Table:
         """Return its topics, with lag and throughput.
 
-        A record counts as read when its offset is committed. Lag is counted in offsets, of which a transaction's marker is one.
+        A record counts as read when its offset is committed. Rates are counted in offsets, of which a transaction's marker is one.
 
         Args:
             watch: how many seconds to watch for the two rates, per second.
@@ -144,27 +132,30 @@ class Look:
         """
         seconds = as_seconds(watch, "watch")
         roles = self._roles()
-        before, began = self._offsets(roles), time.monotonic()
+        admin, known = self._client.admin, self._client.admin.topics()
+        partitions = [TopicPartition(topic, number) for topic in roles for number in range(known[topic])]
+        ends, left, began = admin.end_offsets(partitions), self._remaining(), time.monotonic()
         time.sleep(seconds)
-        after, passed = self._offsets(roles), time.monotonic() - began
+        ends_now, left_now, passed = admin.end_offsets(partitions), self._remaining(), time.monotonic() - began
         rows = []
         for topic, role in roles.items():
-            pairs = [(before[at], offsets) for at, offsets in after.items() if at.topic == topic and at in before]
-            written = sum(now.end - then.end for then, now in pairs) / passed
-            read, lag = sum(now.committed - then.committed for then, now in pairs) / passed, sum(now.lag for _, now in pairs)
-            rows.append([topic, role, len(pairs), *((lag, read) if role in READ else (None, None)), written])
-        members = len(self._client.admin.members(self.name))
+            own = [at for at in partitions if at.topic == topic]
+            written = sum(ends_now[at] - ends[at] for at in own) / passed
+            read = sum(left_now.committed[at].offset - left.committed[at].offset for at in own if at in left.committed) / passed
+            lag = sum(left_now.records.get(at, 0) for at in own)
+            rows.append([topic, role, len(own), *((lag, read) if role in READ else (None, None)), written])
+        members = len(admin.members(self.name))
         note = f"{counted(members, 'member')} of group {self.name}; offsets of {seconds:g} s"
         return Table.of(("topic", "role", "partitions", "lag", "read/s", "written/s"), rows, note=note)
 
     @property
     def lag(self) -> int:
-        """Offsets of its input and repartition topics that are not committed yet.
+        """Records of its input and internal topics that are not committed as processed.
 
         Example:
             >>> their.lag  # doctest: +SKIP
         """
-        return sum(offsets.lag for offsets in self._offsets([topic for topic, role in self._roles().items() if role in READ]).values())
+        return self._remaining().total
 
     def sql(
         self, query: str, *, as_of: object = None, topic_limit: int | None = None, store_limit: int | None = None, **frames: object
@@ -211,7 +202,7 @@ class Look:
 
     def __repr__(self) -> str:
         topics = [topic for topic, role in self._roles().items() if role != "changelog"]
-        return f"Look({self.name}: {counted(len(_stores(self.topology)), 'store')}, {counted(len(topics), 'topic')})"
+        return f"Look({self.name}: {counted(len(all_stores(self.topology)), 'store')}, {counted(len(topics), 'topic')})"
 
     def _roles(self) -> dict[str, str]:
         """Return what each topic is to the application, those that exist."""
@@ -226,18 +217,13 @@ class Look:
         for node in topology.nodes.values():
             if isinstance(node, SinkNode) and node.topic is not None and node.topic not in topology.internal_topics:
                 roles.setdefault(node.topic, "output")
-        for store in _stores(topology):
+        for store in all_stores(topology):
             if store.logging:
                 roles[changelog_topic(self.name, store.name)] = "changelog"
         return {topic: role for topic, role in roles.items() if topic in known}
 
-    def _offsets(self, topics: Iterable[str]) -> dict[TopicPartition, Offsets]:
-        admin = self._client.admin
-        counts = admin.topics()
-        partitions = [TopicPartition(topic, number) for topic in topics for number in range(counts.get(topic, 0))]
-        committed = admin.committed_offsets(self.name, partitions, stable=False)  # before the ends, so that no lag is below 0
-        starts, ends = admin.beginning_offsets(partitions), admin.end_offsets(partitions)
-        return {at: Offsets(committed[at].offset if at in committed else starts[at], ends[at]) for at in partitions}
+    def _remaining(self) -> Remaining:
+        return remaining(self._client.admin, self._client.counter, self.name, self.topology)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         return mimebundle(self.picture(), text_of(self.topology), note=repr(self))
@@ -292,7 +278,7 @@ def look(
         topology = _from_topics(application_id, group, stores_of)
     else:
         topology = _from_description(description, application_id, counts, stores_of)
-    stores_of.check(_stores(topology))
+    stores_of.check(all_stores(topology))
     config = StreamsConfig({"application.id": application_id, **client.config})
     return Look(client, ApplicationElsewhere(application_id, config, topology, stores_of.known_from))
 
@@ -322,11 +308,6 @@ def _client(bootstrap_servers: str | None, properties: Mapping[str, Any], config
 def _between(prefix: str, suffix: str, topics: Iterable[str]) -> dict[str, str]:
     """Return the topics with that prefix and suffix, by what is between them."""
     return {topic[len(prefix) : -len(suffix)]: topic for topic in topics if topic.startswith(prefix) and topic.endswith(suffix)}
-
-
-def _stores(topology: Topology) -> list[StoreBuilder]:
-    shared = topology.global_stores()
-    return [*topology.stores.values(), *(shared.stores if shared is not None else ())]
 
 
 class StoreRecognition:
