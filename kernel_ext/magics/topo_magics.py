@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import time
 from collections import deque
 from collections.abc import Callable
@@ -345,6 +346,7 @@ class TopoMagics(Magics):
     @magic_arguments()
     @argument("-o", "--output", metavar="NAME", help="assign a pandas DataFrame to this variable instead of showing the rows")
     @argument("-n", type=int, help="number of rows shown; default: TopoMagics.sql_rows")
+    @argument("--as-of", metavar="MOMENT", help="'10 minutes ago', 'commit 12', a record orders-0@17, or a time: stores as they were then")
     @argument("query", nargs="*", help="one SELECT over topics, stores and dataframes")
     @no_var_expand
     @line_cell_magic
@@ -355,7 +357,7 @@ class TopoMagics(Magics):
         query = f"{query}\n{cell or ''}".strip()
         if not query:
             raise UsageError("%topo_sql expects a query, for example %topo_sql SELECT * FROM my_topic")
-        result = self._workspace.session.sql(query)
+        result = self._workspace.session.sql(query, as_of=given.as_of)
         return self._out(result if given.output else result.show(self._rows(given.n, self.sql_rows)), given.output)
 
     @magic_arguments()
@@ -492,18 +494,13 @@ def _frame(table: Table) -> pd.DataFrame:
     return pandas.DataFrame(list(table.rows), columns=list(table.columns))
 
 
+_SQL_OPTION = re.compile(r"""\ *(-[on]\ *\S+|--output[=\ ]\ *\S+|--as-of[=\ ]\ *('[^']*'|"[^"]*"|\S+))(?=\s|$)""")
+"""An option of %topo_sql, with its value."""
+
+
 def _split_options(line: str) -> tuple[str, str]:
     """Return the options at the start of a line, and the query after them unchanged: argparse would remove its quotes."""
-    words = line.split(" ")
-    options: list[str] = []
-    while words:
-        word = words[0]
-        if not word:
-            words.pop(0)
-        elif word in ("-o", "-n", "--output") and len(words) > 1:
-            options += [words.pop(0), words.pop(0)]
-        elif word.startswith(("-o", "-n", "--output=")) and not word.startswith("--") or word.startswith("--output="):
-            options.append(words.pop(0))
-        else:
-            break
-    return " ".join(options), " ".join(words)
+    position = 0
+    while (option := _SQL_OPTION.match(line, position)) is not None:
+        position = option.end()
+    return line[:position].strip(), line[position:].lstrip(" ")

@@ -48,7 +48,8 @@ _ADMIT = "kstreams_repl.host.instance.initialization.task_activation"
 _UPDATER = "kstreams_repl.host.instance.state.state_updater"
 _TXN = "kstreams_repl.host.kafka.transactional"
 
-_FINISH = "    positions = output.take_positions()\n    for task in tasks:\n        task.finish(commit_id, positions)\n"
+_FINISH = "    for task in tasks:\n        task.finish(commit_id, positions)\n"
+_SEND_OFFSETS = "    producer.send_offsets(offsets, group)\n"
 _COMMIT = 'self._once("committing the transaction", lambda: self.client.commit_transaction(self._seconds), in_flight)\n'
 
 MUTANTS: dict[str, Mutant] = {
@@ -94,8 +95,8 @@ MUTANTS: dict[str, Mutant] = {
         _EOS,
         (
             (
-                "    # 3. Input offsets,",
-                _FINISH + "    # 3. Input offsets,",
+                _SEND_OFFSETS,
+                _FINISH + _SEND_OFFSETS,
             ),
             (
                 _FINISH + '    failpoint("F8")',

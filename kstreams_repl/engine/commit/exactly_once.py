@@ -34,14 +34,16 @@ def commit_exactly_once(
     producer.flush(output.check)
     output.check()
     failpoint("F4")
-    # 3. Input offsets, with partition times and the commit id in their metadata.
+    # 3. Input offsets, with partition times, the commit id and the changelogs' ends in their metadata.
+    positions = output.take_positions()
+    for task in tasks:
+        offsets.update(task.with_changelog_ends(positions))
     producer.send_offsets(offsets, group)
     failpoint("F5")
     # 4. Commit.
     producer.commit(lambda: failpoint("F6"))
     failpoint("F7")
     # 5. The local stores: entries, positions, commit id and owner token in one store transaction each.
-    positions = output.take_positions()
     for task in tasks:
         task.finish(commit_id, positions)
     failpoint("F8")

@@ -2,8 +2,9 @@
 
 Format: ``Base64(0x02 ‖ int64 partition time ‖ processor metadata)`` as Kafka Streams writes it (its `TopicPartitionMetadata`). Processor
 metadata is a map of names to int64, as there. The commit id and the task's stream time are 16 bytes after that map; the JVM does not read
-them and therefore does not copy them into a commit of its own. Up to release 0.1 they were entries of the map. The metadata of one
-partition of each task ends with the counts of the task's nodes (`committed_counts`).
+them and therefore does not copy them into a commit of its own. Up to release 0.1 they were entries of the map. In the metadata of one
+partition of each task the ends of the task's changelogs follow (``0x02 ‖ int16 number ‖ (int32 checksum of the topic, int64 end)…``), by
+which the state after any commit can be read later, and then the counts of the task's nodes (`committed_counts`).
 """
 
 from __future__ import annotations
@@ -13,12 +14,16 @@ import binascii
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from zlib import crc32
 
 _MAGIC = 2
 _HEAD = struct.Struct(">Bq")
 _INT = struct.Struct(">i")
 _LONG = struct.Struct(">q")
 _OURS = struct.Struct(">qq")
+_ENDS = struct.Struct(">BH")
+_ENDS_FORMAT = 2
+_END = struct.Struct(">Iq")
 
 COMMIT_ID = "repl.commit.id"
 STREAM_TIME = "repl.stream.time"
@@ -33,11 +38,17 @@ class OffsetMetadata:
         partition_time: largest timestamp (ms) taken from the partition.
         entries: processor metadata, and under the names `COMMIT_ID` and `STREAM_TIME` what only applications of this project write.
         counts: counts of the task's nodes up to the commit (`committed_counts`); empty if there are none.
+        ends: ends of the task's changelogs, by checksum of their topics (`end_of`).
     """
 
     partition_time: int = UNKNOWN
     entries: Mapping[str, int] = field(default_factory=dict)
     counts: bytes = b""
+    ends: Mapping[int, int] = field(default_factory=dict)
+
+    def end_of(self, topic: str) -> int | None:
+        """Return the end of a changelog as of the commit; `UNKNOWN` if the broker has not reported it, None if it is not there."""
+        return self.ends.get(crc32(topic.encode()))
 
     @property
     def commit_id(self) -> int:
@@ -48,11 +59,14 @@ class OffsetMetadata:
         return self.entries.get(STREAM_TIME, UNKNOWN)
 
 
-def encode(partition_time: int, entries: Mapping[str, int] | None = None, counts: bytes = b"") -> str:
+def encode(
+    partition_time: int, entries: Mapping[str, int] | None = None, counts: bytes = b"", ends: Mapping[str, int] | None = None
+) -> str:
     """Encode the metadata.
 
     Args:
-        counts: encoded node counts; written only with a commit id or a stream time.
+        counts: encoded node counts; written only with a commit id or a stream time, as are the `ends`.
+        ends: the ends of the task's changelogs, by topic.
 
     Example:
         >>> encode(42)
@@ -67,7 +81,11 @@ def encode(partition_time: int, entries: Mapping[str, int] | None = None, counts
             data = name.encode()
             parts += (_INT.pack(len(data)), data, _LONG.pack(number))
         if commit_id != UNKNOWN or stream_time != UNKNOWN:
-            parts += (_OURS.pack(commit_id, stream_time), counts)
+            parts.append(_OURS.pack(commit_id, stream_time))
+            if ends:
+                parts.append(_ENDS.pack(_ENDS_FORMAT, len(ends)))
+                parts += (_END.pack(crc32(topic.encode()), end) for topic, end in ends.items())
+            parts.append(counts)
     return base64.b64encode(b"".join(parts)).decode("ascii")
 
 
@@ -95,6 +113,17 @@ def decode(text: str) -> OffsetMetadata:
         if len(data) < position + _OURS.size:
             return OffsetMetadata(partition_time, entries)
         entries |= zip((COMMIT_ID, STREAM_TIME), _OURS.unpack_from(data, position), strict=True)
-        return OffsetMetadata(partition_time, entries, data[position + _OURS.size :])
+        ends, position = _ends_at(data, position + _OURS.size)
+        return OffsetMetadata(partition_time, entries, data[position:], ends)
     except (binascii.Error, struct.error, UnicodeDecodeError, ValueError):
         return OffsetMetadata()
+
+
+def _ends_at(data: bytes, position: int) -> tuple[dict[int, int], int]:
+    """Return the ends of changelogs, if they begin at a position, and the position after them."""
+    if data[position : position + 1] != bytes([_ENDS_FORMAT]):
+        return {}, position
+    after = position + _ENDS.size + _ENDS.unpack_from(data, position)[1] * _END.size
+    if after > len(data):
+        raise struct.error("the ends of changelogs are cut off")
+    return dict(_END.iter_unpack(data[position + _ENDS.size : after])), after

@@ -24,6 +24,9 @@ class CommittingTask(Protocol):
     def prepare(self, commit_id: int) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """Flush the caches until nothing is left to forward; return the input offsets with their metadata."""
 
+    def with_changelog_ends(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """Return those offsets again whose metadata has the ends of the changelogs, now that all records are acknowledged."""
+
     def finish(self, commit_id: int, positions: Mapping[TopicPartition, int]) -> None:
         """Commit the local stores: entries, changelog positions, commit id and owner token in one transaction."""
 
@@ -35,7 +38,8 @@ class SealedOutput(Protocol):
 
     def check(self) -> None: ...
 
-    def take_positions(self) -> dict[TopicPartition, int]: ...
+    def take_positions(self) -> dict[TopicPartition, int]:
+        """Return the end of each changelog partition written since the last call; `offset_metadata.UNKNOWN` if it was not reported."""
 
 
 class CommittingProducer(Protocol):

@@ -43,6 +43,7 @@ class TopicScan:
     Args:
         key_serde, value_serde: None = guessed from the first bytes.
         limit: maximal number of records, the last ones of each partition; None = all.
+        end: by partition, the offset before which the topic ends; None: as it is now.
         columns: the columns to read; None = all. Other columns are not decoded.
         bounds: by column, bounds of the rows that are needed. A few other rows are read too, for the names and types of columns.
         first: read the first rows only, so many; None = all.
@@ -69,6 +70,7 @@ class TopicScan:
         limit: int | None = None,
         since_ms: int | None = None,
         until_ms: int | None = None,
+        end: Mapping[int, int] | None = None,
         columns: Collection[str] | None = None,
         bounds: Mapping[str, Bounds] | None = None,
         first: int | None = None,
@@ -81,7 +83,7 @@ class TopicScan:
         self.commits = ""
         self.json_columns: tuple[str, ...] = ()
         self._settings: ClientSettings = admin.settings
-        self._there = ranges_of(admin, topic, since_ms=since_ms, until_ms=until_ms)
+        self._there = ranges_of(admin, topic, end=end, since_ms=since_ms, until_ms=until_ms)
         self._limited = bounded(self._there, limit)
         self._needed = _within(admin, self._limited, bounds or {})
         self._taken = self._needed if first is None else _first_of(self._needed, first)

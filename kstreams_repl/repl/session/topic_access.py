@@ -20,6 +20,7 @@ from kstreams_repl.repl.session.topics.record import record_topics
 from kstreams_repl.repl.session.topics.records import Records
 from kstreams_repl.repl.session.topics.schemas import schema_of
 from kstreams_repl.repl.session.topics.source_serdes import built_with_serdes
+from kstreams_repl.repl.session.views.past import past_of
 from kstreams_repl.repl.session.views.stores.store_view import StoreView
 from kstreams_repl.repl.session.views.tables.spark_frames import refuse_bounds, spark_frame
 from kstreams_repl.repl.session.views.tables.sql_query import run_query
@@ -329,6 +330,7 @@ class TopicAccess:
         store_limit: int | None = None,
         start: object = None,
         end: object = None,
+        as_of: object = None,
         **frames: object,
     ) -> SqlResult:
         """Run one SELECT over topics, stores and dataframes, in DuckDB.
@@ -347,9 +349,13 @@ class TopicAccess:
                 rest to disk.
             store_limit: number of rows to read of each store, per task; exports warn as well. None: all that the query needs.
             start, end: read only this time range of topics, `end` excluded (ms, datetime or ISO text); None: no bound.
+            as_of: read stores as they were after an earlier commit of each task, and the application's input up to there: a time of the
+                broker, ``"10 minutes ago"``, ``"commit 12"``, a record (``"orders-0@17"``: exactly after it), or
+                ``"stream time 2026-01-31T12:00"``. Other topics end before their first record of a later time. None: now.
             **frames: dataframes by their names in the query; the caller's own variables are found without it.
 
         Raises:
+            InvalidStateStoreError: the state as of then is not known any more; the hint names the earliest that is.
             SqlError: it is not one SELECT statement, names a table or column that does not exist, or DuckDB rejects it.
 
         Example:
@@ -357,7 +363,15 @@ class TopicAccess:
             ('be', 1)
         """
         return run_query(
-            self.client, self._applications, query, frames=frames, topic_limit=topic_limit, store_limit=store_limit, start=start, end=end
+            self.client,
+            self._applications,
+            query,
+            frames=frames,
+            topic_limit=topic_limit,
+            store_limit=store_limit,
+            start=start,
+            end=end,
+            past=past_of(as_of),
         )
 
     def spark_frame(

@@ -9,7 +9,7 @@ from dataclasses import replace
 from threading import get_ident
 
 from kstreams_repl.engine.commit.committed_counts import written_counts
-from kstreams_repl.engine.commit.offset_metadata import COMMIT_ID, STREAM_TIME, encode
+from kstreams_repl.engine.commit.offset_metadata import COMMIT_ID, STREAM_TIME, UNKNOWN, encode
 from kstreams_repl.engine.commit.protocol import OffsetAndMetadata
 from kstreams_repl.engine.runtime.metadata_names import OPERATOR_TIME
 from kstreams_repl.engine.runtime.task import FOREVER, CommitPlan, StreamTask
@@ -84,6 +84,8 @@ class ActiveTask:
         self.changelogs = changelogs
         self.floors = floors or ChangelogFloors((), {})
         self.source_logs = source_logs
+        self._ends = {log.topic: environment.positions[str(log)] for log in changelogs if str(log) in environment.positions}
+        """The end of each changelog, by topic; a store in memory has one from its first commit here on."""
         self.committed = dict(starts)
         self.commit_id = environment.commit_id
         self.touched = False
@@ -108,6 +110,8 @@ class ActiveTask:
         self.is_bounded = False
         """Whether the application runs up to its stop offsets; wall-clock punctuations then follow records only."""
         self._plan: CommitPlan | None = None
+        self._noted: tuple[int, Mapping[str, int], bytes] = (-1, {}, b"")
+        """What `prepare` has encoded for the first partition: its offset, the entries and the counts."""
         self._warned_about_metadata = False
         self._commits_floors = True
         self._positions: dict[str, int] = {}
@@ -117,6 +121,7 @@ class ActiveTask:
         self.settled = True
         """Whether the local stores hold the last commit."""
         stores = task.spec.subtopology.stores
+        self._logs = frozenset(task.changelog_topic(store.name) for store in stores if store.logging and store.source_topic is None)
         self._at_once = any(store.persistent and not store.logging and store.source_topic is None for store in stores)
 
     def is_internal(self, partition: TopicPartition) -> bool:
@@ -312,6 +317,7 @@ class ActiveTask:
         first, counts = min(self.committed), written_counts(self.task.counts.read())
         if len(encode(0, entries, counts)) > _MOST_METADATA:
             counts = b""
+        self._noted = plan.offsets.get(first, self.committed[first]), entries, counts
         return {
             partition: (
                 plan.offsets.get(partition, start),
@@ -319,6 +325,18 @@ class ActiveTask:
             )
             for partition, start in self.committed.items()
         }
+
+    def with_changelog_ends(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, OffsetAndMetadata]:
+        """Return the first partition's offset again, with the changelogs' ends in its metadata: nothing if there are none, or they do
+        not fit.
+        """
+        mine = self.id.partition
+        self._ends |= {log.topic: end for log, end in positions.items() if log.partition == mine and log.topic in self._logs}
+        offset, entries, counts = self._noted
+        plan, first = self._plan, min(self.committed)
+        assert plan is not None
+        metadata = encode(plan.partition_times.get(first, -1), entries, counts, self._ends)
+        return {first: (offset, metadata)} if self._ends and len(metadata) <= _MOST_METADATA else {}
 
     def has_passed_more(self) -> bool:
         """Return whether a commit would move an offset although no record was processed."""
@@ -365,6 +383,7 @@ class ActiveTask:
         self.task.tables_committed()
         if self.task.calls is not None:
             self.task.calls.committed(self.committed)
+        positions = {log: end for log, end in positions.items() if end != UNKNOWN}
         self._positions |= {str(log): positions[log] for log in self.changelogs if log in positions}
         self._positions |= {str(log): self.committed[log] for log in self.source_logs if log in self.committed}
         self._positions |= {f"{INPUT}{partition}": offset for partition, offset in self.committed.items()}

@@ -16,6 +16,7 @@ from itertools import repeat
 from operator import length_hint
 from typing import TYPE_CHECKING
 
+from kstreams_repl.engine.commit.offset_metadata import UNKNOWN
 from kstreams_repl.engine.partitioning import partitioner, partitions_for_keys
 from kstreams_repl.engine.runtime.nodes.collector import Direct, Send, SendMany, Site, one_by_one
 from kstreams_repl.engine.topology.table_files import TableFiles
@@ -142,8 +143,8 @@ class KafkaRecordCollector:
             release()
 
     def take_positions(self) -> dict[TopicPartition, int]:
-        """Return the offset after the last record of each changelog partition written since the last call, if it was reported;
-        without it a store's position stays, and a few more records are read again after a crash.
+        """Return the offset after the last record of each changelog partition written since the last call. It is `UNKNOWN` if it was
+        not reported: a store's position stays, and a few more records are read again after a crash.
         """
         positions, self._positions = self._positions, {}
         return positions
@@ -267,8 +268,9 @@ class KafkaRecordCollector:
             self.delivery_failed(error, message)
             return
         offset = message.offset()
-        if offset is not None:  # None: the broker had the record from a request whose answer was lost; no offset is reported
-            self._positions[TopicPartition(message.topic(), message.partition())] = offset + 1
+        at = TopicPartition(message.topic(), message.partition())
+        # None: the broker had the record from a request whose answer was lost; no offset is reported
+        self._positions[at] = UNKNOWN if offset is None else offset + 1
 
 
 def counts_of(known: Mapping[str, int], ask: Callable[[str], int]) -> Callable[[str], int]:

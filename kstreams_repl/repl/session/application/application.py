@@ -48,6 +48,7 @@ from kstreams_repl.repl.session.views.counts.consumer_lag import FEW
 from kstreams_repl.repl.session.views.counts.metrics_view import MetricsView
 from kstreams_repl.repl.session.views.counts.record_counts import Counts, NodeRate
 from kstreams_repl.repl.session.views.explanation import explain
+from kstreams_repl.repl.session.views.past import past_of
 from kstreams_repl.repl.session.views.picture.failed_record import record_at, with_record
 from kstreams_repl.repl.session.views.picture.node_retries import retries_of
 from kstreams_repl.repl.session.views.picture.picture_overlay import overlay_of, silent_lines, summary_of
@@ -637,12 +638,16 @@ class Application:
         return retries_of(self._core, node if isinstance(node, str) else node_name(self._core, node))
 
     @overload
-    def store(self, name: str) -> StoreView: ...
+    def store(self, name: str, *, as_of: object = None) -> StoreView: ...
 
     @overload
-    def store(self, name: str | StoreQueryParameters, store_type: QueryableStoreType | None = None) -> Any: ...
+    def store(
+        self, name: str | StoreQueryParameters, store_type: QueryableStoreType | None = None, *, as_of: object = None
+    ) -> Any: ...
 
-    def store(self, name: str | StoreQueryParameters, store_type: QueryableStoreType | None = None) -> Any:
+    def store(
+        self, name: str | StoreQueryParameters, store_type: QueryableStoreType | None = None, *, as_of: object = None
+    ) -> Any:
         """Return a store for reading, live while the application runs.
 
         Args:
@@ -650,6 +655,7 @@ class Application:
             store_type: one of `QueryableStoreTypes`, or your own: what is returned has its reads, over the tasks on this host, on a cluster
                 over all tasks by its query servers, and raises while a task cannot answer. None: a `StoreView`, which shows the last
                 commit in any case.
+            as_of: the store as it was at an earlier moment, as for `Session.sql`; None: now.
 
         Raises TopologyError when the topology has no store of that name; with a type `InvalidStateStoreError`.
 
@@ -660,10 +666,29 @@ class Application:
             ...     sorted(rows)
             [('a', 2), ('b', 3)]
         """
-        if store_type is None and isinstance(name, str):
-            return StoreView(self._core, self.topology.store(name))
         store = name if isinstance(name, str) else name.store_name
-        return strict_queries_of(self._core, store).store(name, store_type)
+        past = past_of(as_of)
+        app = self._core if past is None else past.reader(self._core, self.topology.store(store))
+        if store_type is None and isinstance(name, str):
+            return StoreView(app, app.topology.store(name))
+        return strict_queries_of(app, store).store(name, store_type)
+
+    def diff(self, store: str, since: object, until: object = None) -> SqlResult:
+        """Return the rows of a store that differ between two moments: ``added``, ``gone``, or ``changed``, with both values.
+
+        Args:
+            store: its name.
+            since, until: the moments, as `as_of` of `Session.sql`; `until` None: now.
+
+        Raises:
+            InvalidStateStoreError: the state as of one of them is not known any more.
+
+        Example:
+            >>> app.diff("counts", since="10 minutes ago")     # doctest: +SKIP
+        """
+        from kstreams_repl.repl.session.views.past.store_diff import store_diff
+
+        return store_diff(self._core, self.topology.store(store), since, until)
 
     @property
     def stores(self) -> dict[str, StoreView]:
@@ -702,6 +727,7 @@ class Application:
         store_limit: int | None = None,
         start: object = None,
         end: object = None,
+        as_of: object = None,
         **frames: object,
     ) -> SqlResult:
         """Run a SELECT, as `Session.sql` with its arguments. The name of a store alone means ``SELECT * FROM`` it.
@@ -714,7 +740,15 @@ class Application:
             query = f"SELECT * FROM {quote_identifier(f'application {self.name}')}.{quote_identifier(query.strip())}"
         app = self._core
         return run_query(
-            app.client, app.registry, query, frames=frames, topic_limit=topic_limit, store_limit=store_limit, start=start, end=end
+            app.client,
+            app.registry,
+            query,
+            frames=frames,
+            topic_limit=topic_limit,
+            store_limit=store_limit,
+            start=start,
+            end=end,
+            past=past_of(as_of),
         )
 
     # ---- queries from elsewhere

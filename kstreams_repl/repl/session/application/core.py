@@ -57,6 +57,8 @@ class ApplicationCore:
         rolled_back: code of the version that the last edit has rolled back: an edit of one node does not bring it back.
         running_code: code of its nodes as last sent to the workers: `Application.edit` compares with it.
         handle: the user's `Application`.
+        as_of: the moment whose state a copy reads (`views.past`); empty: this is the application.
+        until_ms: of such a copy, the time (ms) up to which topics are read that no commit says more about.
     """
 
     client: ClusterClient
@@ -77,6 +79,8 @@ class ApplicationCore:
     running_code: Mapping[str, object] = field(init=False)
     counts_reader: CountsReader = field(init=False)
     handle: Any = None
+    as_of: str = ""
+    until_ms: int | None = None
     starting: Work | None = None
     control: threading.Lock = field(default_factory=threading.Lock)
     _follower: Follower | None = None

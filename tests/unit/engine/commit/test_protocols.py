@@ -39,6 +39,11 @@ class Recorder:
         self._did("prepare")
         return {AT: (5, f"commit {commit_id}")}
 
+    def with_changelog_ends(self, positions: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, tuple[int, str]]:
+        assert positions == {LOG: 9}
+        self._did("ends")
+        return {AT: (5, "commit 3, log 9")}
+
     def finish(self, commit_id: int, positions: Mapping[TopicPartition, int]) -> None:
         self._did("store")
         self.finished = (commit_id, positions)
@@ -56,7 +61,7 @@ class Recorder:
         self._did("flush")
 
     def send_offsets(self, offsets: Mapping[TopicPartition, tuple[int, str]], group: Any) -> None:
-        assert offsets == {AT: (5, "commit 3")}
+        assert offsets == {AT: (5, "commit 3, log 9" if "ends" in self.steps else "commit 3")}
         self._did("offsets")
 
     def commit(self, in_flight: Callable[[], None]) -> None:
@@ -64,7 +69,7 @@ class Recorder:
         in_flight()
 
 
-EXACTLY = ["prepare", "seal", "flush", "check", "offsets", "commit", "store"]
+EXACTLY = ["prepare", "seal", "flush", "check", "ends", "offsets", "commit", "store"]
 AT_LEAST = ["owner", "prepare", "seal", "flush", "check", "offsets", "store"]
 
 

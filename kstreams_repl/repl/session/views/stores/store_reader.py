@@ -130,6 +130,7 @@ def read_stores(
     *,
     limit: int | None,
     keys: Sequence[bytes] | None = None,
+    until_ms: int | None = None,
 ) -> dict[str, StateRows]:
     """Return consistent rows of several stores of one application, in all their tasks.
 
@@ -141,6 +142,7 @@ def read_stores(
         limit: number of rows of each task and store; None: all.
         keys: look up these keys of stores of `POINT_READS`, and a few other rows, which show the fields of values; None: read all rows.
             Stores that are read from a topic are read as a whole.
+        until_ms: read topics up to the first record of this time or later; None: to their ends.
 
     Raises:
         InvalidStateStoreError: a store has no state yet, and no changelog to read it from.
@@ -171,7 +173,7 @@ def read_stores(
         as_of = f"as of {time}{'' if agreed else ', not consistent'}"
         rows[name] = StateRows(tuple(part for _, part, _ in parts_of), as_of, f"{name}: commits {commits}{together}", keys is not None)
     return {
-        builder.name: rows[builder.name] if builder.name in rows else _from_changelog(admin, config, builder, limit)
+        builder.name: rows[builder.name] if builder.name in rows else _from_changelog(admin, config, builder, limit, until_ms)
         for builder in builders
     }
 

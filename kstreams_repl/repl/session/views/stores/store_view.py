@@ -77,7 +77,8 @@ class StoreView:
         try:
             return _value(value_at(self._application, self._builder, key))
         except InvalidStateStoreError:  # in memory, or on other hosts
-            pass
+            if self._application.as_of:
+                raise
         try:
             return _value(value_from_server(self._application, self.name, key))
         except KStreamsError:  # no server, or one that cannot answer

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
 
 from kstreams_repl.engine import serdes
 from kstreams_repl.engine.topology.nodes import ProcessorNode
@@ -37,6 +39,16 @@ METRICS = "metrics"
 _FRAME_LIBRARIES = ("pandas", "polars", "pyarrow", "duckdb")
 
 
+class Past(Protocol):
+    """The state of applications as of one moment."""
+
+    def reader(self, app: ApplicationCore, store: StoreBuilder) -> ApplicationCore:
+        """Return a copy of an application that reads a store as of then."""
+
+    def end_of(self, topic: str, applications: Iterable[ApplicationCore]) -> tuple[Mapping[int, int] | None, int | None]:
+        """Return where a topic ended then: by partition, as an application has read it, or else by time (ms)."""
+
+
 class SessionTables:
     """The tables of one query (`inspection.TableCatalog`).
 
@@ -44,6 +56,7 @@ class SessionTables:
         given: dataframes passed to the call; they take precedence over all else.
         around: names of the caller; dataframes among them come last.
         changelogs: read stores from their changelogs; None: from their state, if it is on this machine.
+        past: gives the state of an application as of the moment that is asked for; None: now.
     """
 
     def __init__(
@@ -53,7 +66,9 @@ class SessionTables:
         given: Mapping[str, object],
         around: Mapping[str, object],
         changelogs: ChangelogsUntil | None = None,
+        past: Past | None = None,
     ) -> None:
+        self._past = past
         self._client = client
         self._changelogs = changelogs
         self._applications = applications
@@ -77,6 +92,8 @@ class SessionTables:
             if topic is not None:
                 return self._read_topic(topic, limits)
         if name == METRICS and schema in ("", *self._applications):
+            if self._past is not None:
+                raise SqlError("metrics are not kept: there are none as of an earlier moment", hint="leave as_of= out", table=name)
             return metrics_table(
                 app.metrics for app in [*self._applications.values()] if schema in ("", app.name)
             )
@@ -135,6 +152,9 @@ class SessionTables:
         return found[0] if found else None
 
     def _read_store(self, app: ApplicationCore, builder: StoreBuilder, limits: Limits) -> TableData:
+        if self._past is not None:
+            app = self._past.reader(app, builder)
+            builder = app.topology.store(builder.name)
         key = serdes.resolve(builder.key_serde, app.config["default.key.serde"])
         value = serdes.resolve(builder.value_serde, app.config["default.value.serde"])
         named = self._named.get(app.name, [builder])
@@ -142,17 +162,21 @@ class SessionTables:
         keys = keys_needed(key, limits.bounds) if by_key else None
         rows = self._rows.get((app.name, builder.name))
         if rows is None or keys is not None:
-            together = list({other.name: other for other in (*named, builder)}.values())
+            together = [app.topology.store(name) for name in {other.name: None for other in (*named, builder)}]
             admin, limit = self._client.admin, limits.store_limit
             if self._changelogs is None:
-                read = read_stores(admin, app.config, app.topology, together, limit=limit, keys=keys)
+                until_ms = app.until_ms if app.as_of else None
+                read = read_stores(admin, app.config, app.topology, together, limit=limit, keys=keys, until_ms=until_ms)
             else:
                 read = read_changelogs(admin, app.config, together, self._changelogs, limit=limit)
+            if app.as_of:
+                read = {name: replace(each, as_of=f"as of {app.as_of}") for name, each in read.items()}
             rows = read[builder.name]
             if not rows.looked_up:
                 self._rows |= {(app.name, name): rows for name, rows in read.items()}
         table = store_table(builder, rows.parts, key_serde=key, value_serde=value, as_of=rows.as_of, commits=rows.commits)
-        table.notes += tuple(_late_lines(app, builder))
+        if not app.as_of:
+            table.notes += tuple(_late_lines(app, builder))
         if rows.looked_up and keys is not None:
             table.narrowed = True
             table.bound = f"store {builder.name}: {counted(len(keys), 'key')} looked up in {counted(len(rows.parts), 'task')}, {rows.as_of}"
@@ -160,6 +184,10 @@ class SessionTables:
 
     def _read_topic(self, topic: str, limits: Limits) -> TopicScan:
         key, value = self._client.serdes_of(topic)
+        end, until_ms = None, limits.until_ms
+        if self._past is not None:
+            end, latest = self._past.end_of(topic, self._applications.values())
+            until_ms = min((time for time in (latest, until_ms) if time is not None), default=None)
         return TopicScan(
             self._client.admin,
             topic,
@@ -167,7 +195,8 @@ class SessionTables:
             value_serde=value,
             limit=limits.topic_limit,
             since_ms=limits.since_ms,
-            until_ms=limits.until_ms,
+            until_ms=until_ms,
+            end=end,
             columns=limits.columns,
             bounds=limits.bounds,
             first=limits.first,

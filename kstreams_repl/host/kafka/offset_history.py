@@ -1,0 +1,99 @@
+"""The earlier offset commits of a group, from the broker's topic of offsets.
+
+The topic is compacted, but the broker compacts only closed segments (`offsets.topic.segment.bytes`, 100 MB by default), so that the last
+commits are all there. Format: Kafka's ``OffsetCommitKey`` versions 0 and 1, ``OffsetCommitValue`` versions 0 to 4.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kstreams_repl.host.kafka.admin import Admin
+from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
+from kstreams_repl.system.types import TopicPartition
+
+OFFSETS_TOPIC = "__consumer_offsets"
+_SHORT, _INT, _LONG = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
+_LEADER_EPOCH_SINCE, _FLEXIBLE_SINCE = 3, 4
+FORGOTTEN = -1
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommit:
+    """An offset that a group committed in one partition.
+
+    Attributes:
+        offset: `FORGOTTEN` if it was deleted: it expired, or somebody reset the group.
+        at_ms: the broker's time of the commit.
+    """
+
+    partition: TopicPartition
+    offset: int
+    metadata: str
+    at_ms: int
+
+
+class OffsetHistory:
+    """The committed offset commits of one group, in the broker's order; those that arrive later come with the next `read`."""
+
+    def __init__(self, admin: Admin, group: str) -> None:
+        self._admin = admin
+        self._group = group.encode()
+        self._next = 0
+
+    def read(self) -> Iterator[OffsetCommit]:
+        """Yield the commits that were not read before.
+
+        Raises:
+            KStreamsError: the topic cannot be read.
+        """
+        admin = self._admin
+        number = _java_hash(self._group.decode()) % admin.partitions(OFFSETS_TOPIC)
+        for _, batch in read_ranges(admin.settings, ranges_of(admin, OFFSETS_TOPIC, partitions=[number], start=self._next)):
+            self._next = batch.offsets[-1] + 1
+            for key, value, at_ms in zip(batch.keys, batch.values, batch.timestamps, strict=True):
+                partition = None if key is None else self._partition_in(key)
+                if partition is not None:
+                    yield OffsetCommit(partition, FORGOTTEN, "", at_ms) if value is None else _commit_in(partition, value)
+
+    def _partition_in(self, key: bytes) -> TopicPartition | None:
+        """Return the partition whose offset a record of the topic is about; None if it is of another group, or about members."""
+        version, size = _SHORT.unpack_from(key)[0], len(self._group)
+        if version not in (0, 1) or _SHORT.unpack_from(key, 2)[0] != size or key[4 : 4 + size] != self._group:
+            return None
+        after = 6 + size + _SHORT.unpack_from(key, 4 + size)[0]
+        return TopicPartition(key[6 + size : after].decode(), _INT.unpack_from(key, after)[0])
+
+
+def _commit_in(partition: TopicPartition, value: bytes) -> OffsetCommit:
+    version, position = _SHORT.unpack_from(value)[0], 2 + _LONG.size
+    if version >= _LEADER_EPOCH_SINCE:
+        position += _INT.size
+    if version >= _FLEXIBLE_SINCE:
+        size, position = _varint(value, position)
+        size -= 1
+    else:
+        size, position = _SHORT.unpack_from(value, position)[0], position + _SHORT.size
+    metadata = value[position : position + size].decode()
+    return OffsetCommit(partition, _LONG.unpack_from(value, 2)[0], metadata, _LONG.unpack_from(value, position + size)[0])
+
+
+def _java_hash(text: str) -> int:
+    """Return ``text.hashCode() & 0x7FFFFFFF`` of Java, by which a broker chooses a group's partition of the topic."""
+    number = 0
+    for character in text:
+        number = number * 31 + ord(character) & 0xFFFFFFFF
+    return number & 0x7FFFFFFF
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        number |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            return number, position

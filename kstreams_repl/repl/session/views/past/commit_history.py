@@ -1,0 +1,164 @@
+"""The earlier commits of an application's tasks, and which of them a moment means."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from kstreams_repl.engine.commit.offset_metadata import OffsetMetadata, decode
+from kstreams_repl.engine.runtime.task import TaskSpec
+from kstreams_repl.host.kafka.admin import Admin
+from kstreams_repl.host.kafka.offset_history import FORGOTTEN, OffsetCommit, OffsetHistory
+from kstreams_repl.pictures.wording import moment as time_text
+from kstreams_repl.repl.session.views.past.moments import Moment
+from kstreams_repl.system.errors import InvalidStateStoreError
+from kstreams_repl.system.types import RecordPosition, TaskId, TopicPartition
+
+
+@dataclass(slots=True)
+class TaskCommit:
+    """One commit of a task. Its metadata is decoded when it is needed.
+
+    Attributes:
+        at_ms: the broker's time of the commit.
+        first: whether it is known that the task had no commit before.
+    """
+
+    task: TaskId
+    at_ms: int
+    commits: dict[TopicPartition, OffsetCommit]
+    first: bool = False
+    _metadata: dict[TopicPartition, OffsetMetadata] = field(default_factory=dict)
+
+    @property
+    def metadata(self) -> Mapping[TopicPartition, OffsetMetadata]:
+        """What was committed with the offset of each input partition."""
+        if not self._metadata:
+            self._metadata = {partition: decode(commit.metadata) for partition, commit in self.commits.items()}
+        return self._metadata
+
+    @property
+    def commit_id(self) -> int:
+        """Its number; -1 if another program wrote it."""
+        return max(each.commit_id for each in self.metadata.values())
+
+    @property
+    def stream_time(self) -> int:
+        return max(each.stream_time for each in self.metadata.values())
+
+    @property
+    def offsets(self) -> dict[TopicPartition, int]:
+        """The next offset of each input partition."""
+        return {partition: commit.offset for partition, commit in self.commits.items()}
+
+    def end_of(self, topic: str) -> int | None:
+        """Return the end of a changelog, as far as this commit says it."""
+        return next((end for each in self.metadata.values() if (end := each.end_of(topic)) is not None), None)
+
+    def __str__(self) -> str:
+        return f"commit {self.commit_id} of task {self.task}, {time_text(self.at_ms / 1000)}"
+
+
+class CommitHistory:
+    """The commits of an application's tasks that the broker still has.
+
+    Args:
+        tasks: of the application, as it is now.
+    """
+
+    def __init__(self, admin: Admin, application_id: str, tasks: Mapping[TaskId, TaskSpec]) -> None:
+        self._offsets = OffsetHistory(admin, application_id)
+        self._task_of = {partition: task for task, spec in tasks.items() for partition in spec.partitions}
+        self._commits: dict[TaskId, list[TaskCommit]] = {task: [] for task in tasks}
+        self._begun: set[TaskId] = set()
+
+    def update(self) -> None:
+        """Read the commits since the last call.
+
+        Raises:
+            KStreamsError: the broker does not give them.
+        """
+        for commit in self._offsets.read():
+            task = self._task_of.get(commit.partition)
+            if task is None:
+                continue
+            known = self._commits[task]
+            if commit.offset == FORGOTTEN:  # reset: what follows does not continue what was before
+                known.clear()
+                continue
+            if not known or commit.partition in known[-1].commits:
+                known.append(TaskCommit(task, commit.at_ms, {}))
+            known[-1].commits[commit.partition] = commit
+
+    def of(self, task: TaskId) -> list[TaskCommit]:
+        """Return the known commits of a task, the earliest first."""
+        return self._commits[task]
+
+    def at(self, moment: Moment) -> dict[TaskId, TaskCommit]:
+        """Return the last commit of each task up to a moment; a task that had none yet is left out.
+
+        For a record it is the commit *before* the one that has the record, in its own task; in others the last one before that.
+
+        Raises:
+            InvalidStateStoreError: the broker has no commit as early as that, or the record is not committed yet.
+        """
+        if moment.record is not None:
+            before, after = self.around(moment.record)
+            found = self.at(Moment("time", after.at_ms - 1))
+            found.pop(after.task, None)
+            return found | ({} if before is None else {after.task: before})
+        key: Callable[[TaskCommit], int] = {
+            "commit": lambda commit: commit.commit_id,
+            "stream time": lambda commit: commit.stream_time,
+        }.get(moment.kind, lambda commit: commit.at_ms)
+        found = {}
+        for task, commits in self._commits.items():
+            number = bisect_right(commits, moment.number, key=key)
+            if number:
+                found[task] = commits[number - 1]
+            elif commits and commits[0].commit_id != 1:
+                raise _too_early(moment, commits[0])
+        if not found:
+            raise _too_early(moment, min((own[0] for own in self._commits.values() if own), key=key, default=None))
+        return found
+
+    def around(self, record: RecordPosition) -> tuple[TaskCommit | None, TaskCommit]:
+        """Return the last commit of its task without a record, and the first one with it; None: the task began with that.
+
+        Raises:
+            InvalidStateStoreError: no task reads it, it is not committed yet, or the broker has no commit as early as that.
+        """
+        partition = TopicPartition(record.topic, record.partition)
+        task = self._task_of.get(partition)
+        if task is None:
+            raise InvalidStateStoreError(
+                f"no task of the application reads {partition}", hint=f"it reads {', '.join(map(str, sorted(self._task_of)))}"
+            )
+        commits = self._commits[task]
+        number = bisect_right(commits, record.offset, key=lambda commit: commit.offsets.get(partition, 0))
+        if number == len(commits):
+            raise InvalidStateStoreError(
+                f"record {record} is not committed as processed yet",
+                hint=f"the last commit is at offset {commits[-1].offsets[partition]}" if commits else "the application has no commit yet",
+            )
+        if not number and commits[0].commit_id != 1:
+            raise _too_early(Moment("record", record=record), commits[0])
+        return (commits[number - 1] if number else None), commits[number]
+
+    def end_of(self, commit: TaskCommit, topic: str) -> int | None:
+        """Return the end of a changelog as of a commit: as the commit says it, or the last one before it that does; None: not known."""
+        commits = self._commits[commit.task]
+        for earlier in reversed(commits[: commits.index(commit) + 1]):
+            if (end := earlier.end_of(topic)) is not None:
+                return end
+        return 0 if commits[0].commit_id == 1 else None
+
+
+def _too_early(moment: Moment, earliest: TaskCommit | None) -> InvalidStateStoreError:
+    if earliest is None:
+        return InvalidStateStoreError(f"{moment}: the application has no commit yet", hint="its past begins with its first commit")
+    return InvalidStateStoreError(
+        f"{moment} is before the earliest commit that the broker still has",
+        hint=f"the earliest is {earliest}",
+    )

@@ -1,0 +1,280 @@
+"""The stores of an application as of earlier commits, against what plain Python makes of the input up to the committed offsets.
+
+The application runs for three generations: the second takes over from a first that was not stopped, the third has lost the local state.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kstreams_repl as ks
+from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.engine.topology.topology import Topology
+from kstreams_repl.host.instance.control.channel import Signal
+from kstreams_repl.host.instance.control.file_channel import FileChannel, FileInstanceControl
+from kstreams_repl.host.instance.epochs.instance_runner import run_instance
+from kstreams_repl.host.kafka.admin import Admin
+from kstreams_repl.host.kafka.clients import ClientSettings, make_producer
+from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
+from kstreams_repl.host.spark.planning.plan_builder import make_plan
+from kstreams_repl.repl.session.views.past.commit_history import TaskCommit
+from kstreams_repl.repl.session.views.past.past_state import FOLDER, KEPT, history_of
+from kstreams_repl.repl.session.views.past.past_state import Past as PastStates
+from kstreams_repl.repl.session.views.past.store_diff import store_diff
+from kstreams_repl.repl.session.cluster_client import ClusterClient
+from kstreams_repl.repl.session.views.stores.store_view import StoreView
+from kstreams_repl.repl.session.views.tables.sql_query import run_query
+from kstreams_repl.system.errors import CallError, InvalidStateStoreError
+from kstreams_repl.system.types import TaskId, TopicPartition
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+
+PARTITIONS, KEYS, ROUNDS = 2, 12, 6
+SIZE_MS, GAP_MS = 10_000, 3_000
+STORES = ("counts", "windows", "sessions", "latest", "remembered", "newest")
+
+
+class Remember(ks.Processor):
+    """Keeps the last value of each key, in memory."""
+
+    def init(self, context: Any) -> None:
+        self.store = context.get_state_store("remembered")
+        self.newest = context.get_state_store("newest")
+
+    def process(self, record: Any) -> None:
+        self.store.put(record.key, record.value)
+        self.newest.put(record.key, record.value)
+
+
+def topology(name: str) -> Topology:
+    texts: dict[str, Any] = {"key_serde": "string", "value_serde": "string"}
+    builder = ks.StreamsBuilder()
+    stream = builder.stream(f"{name}-in", **texts)
+    grouped = stream.group_by_key()
+    grouped.count(store="counts")
+    grouped.windowed_by(ks.TimeWindows.of_size(SIZE_MS, grace=0)).count(store="windows")
+    grouped.windowed_by(ks.SessionWindows.of_inactivity_gap(GAP_MS, grace=0)).count(store="sessions")
+    builder.table(f"{name}-table", store="latest", **texts)
+    builder.add_state_store(ks.Stores.key_value_store_builder(ks.Stores.in_memory_key_value_store("remembered"), "string", "string"))
+    builder.add_state_store(ks.Stores.key_value_store_builder(ks.Stores.lru_map("newest", 4), "string", "string"))
+    stream.process(Remember, stores=["remembered", "newest"])
+    return builder.build()
+
+
+@dataclass
+class Application:
+    """What the past of an application needs of it."""
+
+    name: str
+    topology: Topology
+    config: StreamsConfig
+    client: ClusterClient
+    as_of: str = ""
+    until_ms: int | None = None
+    registry: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Past:
+    application: Any
+    records: dict[TopicPartition, list[tuple[int, str, str | None, int]]]
+
+    def sql(self, query: str, as_of: object = None) -> Any:
+        return run_query(self.application.client, self.application.registry, query, past=None if as_of is None else PastStates(as_of))
+
+
+@pytest.fixture(scope="module")
+def past(admin: Admin, settings: ClientSettings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Past]:
+    name, root = "past0", tmp_path_factory.mktemp("past")
+    for topic in ("in", "table"):
+        admin.create_topic(f"{name}-{topic}", PARTITIONS)
+    config = StreamsConfig({
+        "application.id": name, "bootstrap.servers": settings.bootstrap_servers, "state.dir": str(root), "num.stream.threads": 1,
+        "processing.guarantee": "exactly_once_v2", "commit.interval.ms": 20,
+    })  # fmt: skip
+    chance, at = random.Random(7), [1_700_000_000_000]
+    running: list[threading.Thread] = []
+    for generation in (1, 2, 3):
+        if generation == 3:
+            shutil.rmtree(root / name / "tasks")
+        plan = make_plan(topology(name), config, settings, admin=admin, generation=generation, state_root=root)
+        lease = FileChannel(Path(plan.control_directory))
+        lease.signal(plan.generation, Signal.RUN)
+        control = FileInstanceControl(plan.control_directory, plan.generation, 0)
+        running.append(threading.Thread(target=run_instance, args=(plan, 0), kwargs={"until": time.monotonic() + 60, "control": control}))
+        running[-1].start()
+        for _ in range(ROUNDS):
+            _write(settings, name, chance, at)
+            _wait(admin, name)
+        if generation == 2:
+            lease.signal(plan.generation, Signal.STOP)
+            running[-1].join(30)
+    lease.signal(plan.generation, Signal.STOP)
+    for thread in running:
+        thread.join(30)
+    app: Any = Application(name, plan.topology or topology(name), config, ClusterClient(settings))
+    app.registry[name] = app
+    records = {
+        TopicPartition(f"{name}-{topic}", number): [] for topic in ("in", "table") for number in range(PARTITIONS)
+    }
+    for topic in ("in", "table"):
+        for partition, batch in read_ranges(settings, ranges_of(admin, f"{name}-{topic}")):
+            rows = zip(batch.offsets, batch.keys, batch.values, batch.timestamps, strict=True)
+            records[partition] += [(o, k.decode(), None if v is None else v.decode(), t) for o, k, v, t in rows if k is not None]
+    yield Past(app, records)
+    app.client.close()
+
+
+def _write(settings: ClientSettings, name: str, chance: random.Random, at: list[int]) -> None:
+    producer = make_producer(settings)
+    for _ in range(chance.randrange(5, 40)):
+        at[0] += chance.randrange(2_500)
+        key, value = f"k{chance.randrange(KEYS)}", f"v{at[0]}"
+        producer.produce(f"{name}-in", value.encode(), key.encode(), timestamp=at[0])
+        gone = chance.random() < 0.3
+        producer.produce(f"{name}-table", None if gone else value.encode(), f"k{chance.randrange(KEYS)}".encode(), timestamp=at[0])
+    assert producer.flush(20) == 0
+    producer.close()
+
+
+def _wait(admin: Admin, name: str) -> None:
+    inputs = [TopicPartition(f"{name}-{topic}", number) for topic in ("in", "table") for number in range(PARTITIONS)]
+    ends, deadline = admin.end_offsets(inputs), time.monotonic() + 60
+    while True:
+        committed = admin.committed_offsets(name, inputs, stable=False)
+        if all(at in committed and committed[at].offset >= end for at, end in ends.items() if end):
+            return
+        assert time.monotonic() < deadline, (committed, ends)
+        time.sleep(0.02)
+
+
+def expected(past: Past, offsets: dict[TopicPartition, int]) -> dict[str, set[tuple[Any, ...]]]:
+    """The rows of all stores after the records before these offsets, in plain Python."""
+    name = past.application.name
+    rows: dict[str, set[tuple[Any, ...]]] = {store: set() for store in STORES}
+    for partition, records in past.records.items():
+        own = [record for record in records if record[0] < offsets.get(partition, 0)]
+        number = partition.partition
+        if partition.topic == f"{name}-table":
+            latest = {key: value for _, key, value, _ in own}
+            rows["latest"] |= {(key, value, number) for key, value in latest.items() if value is not None}
+            continue
+        rows["counts"] |= {(key, count, number) for key, count in Counter(record[1] for record in own).items()}
+        windows = Counter((key, at // SIZE_MS * SIZE_MS) for _, key, _, at in own)
+        observed = max((record[3] for record in own), default=0)
+        rows["windows"] |= {(key, start, count, number) for (key, start), count in windows.items() if start > observed - SIZE_MS}
+        rows["remembered"] |= {(key, value, number) for key, value in {key: value for _, key, value, _ in own}.items()}
+        order: dict[str, str | None] = {}
+        for _, key, value, _ in own:
+            order.pop(key, None)
+            order[key] = value
+        rows["newest"] |= {(key, value, number) for key, value in list(order.items())[-4:]}
+        for key in {record[1] for record in own}:
+            sessions: list[list[int]] = []
+            for at in sorted(record[3] for record in own if record[1] == key):
+                if sessions and at - sessions[-1][1] <= GAP_MS:
+                    sessions[-1][1:] = [at, sessions[-1][2] + 1]
+                else:
+                    sessions.append([at, at, 1])
+            rows["sessions"] |= {(key, *each, number) for each in sessions if each[1] >= observed - GAP_MS}
+    return rows
+
+
+COLUMNS = {
+    "windows": "key, epoch_ms(window_start), value, partition",
+    "sessions": "key, epoch_ms(window_start), epoch_ms(window_end), value, partition",
+}
+
+
+def found(past: Past, as_of: object) -> dict[str, set[tuple[Any, ...]]]:
+    return {
+        store: set(past.sql(f"SELECT {COLUMNS.get(store, 'key, value, partition')} FROM {store}", as_of).fetchall()) for store in STORES
+    }
+
+
+def commits_of(past: Past) -> dict[TaskId, list[TaskCommit]]:
+    history = history_of(past.application)
+    return {task: history.of(task) for task in (TaskId(sub, number) for sub in range(2) for number in range(PARTITIONS))}
+
+
+def test_stores_are_as_they_were_after_any_commit(past: Past) -> None:
+    commits = commits_of(past)
+    numbers = sorted({commit.commit_id for own in commits.values() for commit in own})
+    assert len(numbers) > 10
+    for number in random.Random(3).sample(numbers, 10):
+        offsets: dict[TopicPartition, int] = {}
+        for own in commits.values():
+            offsets |= next((commit.offsets for commit in reversed(own) if commit.commit_id <= number), {})
+        got, want = found(past, f"commit {number}"), expected(past, offsets)
+        assert {store: got[store] ^ want[store] for store in STORES if got[store] != want[store]} == {}, (number, offsets)
+    kept = list((Path(past.application.config["state.dir"]) / past.application.name / FOLDER).glob("*/moment.json"))
+    assert 0 < len(kept) <= KEPT
+
+
+def test_stores_are_as_they_were_at_a_time(past: Past) -> None:
+    commits = commits_of(past)
+    times = sorted({commit.at_ms for own in commits.values() for commit in own})
+    begun = max(own[0].at_ms for own in commits.values())
+    for at in [time for time in random.Random(4).sample(times, 8) if time >= begun]:
+        offsets: dict[TopicPartition, int] = {}
+        for own in commits.values():
+            offsets |= next(commit.offsets for commit in reversed(own) if commit.at_ms <= at)
+        assert found(past, at) == expected(past, offsets), at
+        read = past.sql(f'SELECT partition, max("offset") + 1 FROM "{past.application.name}-in" GROUP BY ALL', at).fetchall()
+        assert dict(read) == {
+            partition.partition: offset for partition, offset in offsets.items() if partition.topic.endswith("-in") and offset
+        }
+
+
+def test_the_last_moment_is_what_the_stores_have_now(past: Past) -> None:
+    now = int(time.time() * 1000)
+    assert found(past, now) == expected(past, {partition: records[-1][0] + 1 for partition, records in past.records.items()})
+    for store in ("counts", "latest"):
+        live, then = past.sql(f"SELECT * FROM {store}"), past.sql(f"SELECT * FROM {store}", now)
+        assert set(live.fetchall()) == set(then.fetchall())
+        assert "as of" in "".join(then.notes) or "as of" in str(then)
+
+
+def test_rows_that_differ_between_two_moments(past: Past) -> None:
+    commits = commits_of(past)
+    numbers = sorted(commit.commit_id for commit in commits[TaskId(0, 0)])
+    before, after = numbers[len(numbers) // 4], numbers[len(numbers) // 2]
+    for store in ("counts", "latest", "windows", "sessions"):
+        builder = past.application.topology.store(store)
+        difference = store_diff(past.application, builder, f"commit {before}", f"commit {after}").fetchall()
+        old, new = found(past, f"commit {before}")[store], found(past, f"commit {after}")[store]
+        changes = Counter(row[0] for row in difference)
+        keys = (lambda rows: {row[:-2] + row[-1:] for row in rows})
+        assert changes["added"] == len(keys(new) - keys(old))
+        assert changes["gone"] == len(keys(old) - keys(new))
+        assert changes["changed"] >= len({row for row in new - old if row[:-2] + row[-1:] in keys(old)})
+
+
+def test_a_store_is_queried_as_of_a_moment(past: Past) -> None:
+    commits = commits_of(past)
+    number = commits[TaskId(0, 0)][3].commit_id
+    app = PastStates(f"commit {number}").reader(past.application, past.application.topology.store("counts"))
+    view = StoreView(app, app.topology.store("counts"))
+    for key, value, _ in found(past, f"commit {number}")["counts"]:
+        assert view.get(key) == value
+    assert len(view.df()) == len(found(past, f"commit {number}")["counts"])
+
+
+def test_what_is_no_moment_or_not_known_is_an_error(past: Past) -> None:
+    for wrong in ("yesterday", "commit x", "in-0@", True):
+        with pytest.raises(CallError):
+            past.sql("SELECT * FROM counts", wrong)
+    with pytest.raises(InvalidStateStoreError) as early:
+        past.sql("SELECT * FROM counts", 1_000)
+    assert "earliest" in str(early.value.hint)
+
