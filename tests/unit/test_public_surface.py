@@ -67,7 +67,7 @@ SESSION = [
 ]  # fmt: skip
 APPLICATION = [
     "all_local_store_partition_lags", "apply", "batch_progress", "batch_report", "bootstrap_servers", "changes",
-    "config", "counts", "describe", "edit", "error", "explain", "export", "failed_record", "generation", "listen", "log",
+    "config", "counts", "describe", "diff", "edit", "error", "explain", "export", "failed_record", "generation", "listen", "log",
     "metadata_for_all_clients", "metrics", "name", "node_rates", "pause", "picture", "query",
     "query_metadata_for_key", "query_token_path", "remaining", "reports", "restarts", "resume", "retries", "rollback", "savepoint",
     "serve", "skip", "sql", "standing", "start", "status", "stop", "store", "stores", "streams_metadata_for_store", "tail", "tap",

@@ -7,10 +7,11 @@ topological: a node's parents are added before it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 from kstreams_repl.engine.topology.description.describe import TopologyDescription, describe
 from kstreams_repl.engine.topology.nodes import Node, ProcessorNode, SinkNode, SourceNode
@@ -67,6 +68,20 @@ class TopologyGraph:
             ['counts']
         """
         return MappingProxyType({name: self._finished(builder) for name, builder in self._stores.items()})
+
+    def with_stores(self, change: Callable[[StoreBuilder], StoreBuilder]) -> Self:
+        """Return a copy in which the description of each store, except global ones, is changed.
+
+        Args:
+            change: takes a store's description and returns the new one.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> topology = ks.Topology().with_stores(lambda store: store)
+        """
+        changed = copy.copy(self)
+        changed._stores = {name: change(store) for name, store in self._stores.items()}
+        return changed
 
     @property
     def internal_topics(self) -> Mapping[str, int | None]:

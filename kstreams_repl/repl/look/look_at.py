@@ -34,9 +34,9 @@ from kstreams_repl.repl.look.changelog_stores import ChangelogSample, recognised
 from kstreams_repl.repl.session.cluster_client import ClusterClient
 from kstreams_repl.repl.session.connection import current_session
 from kstreams_repl.repl.session.topics.internal_names import is_called_internal
-from kstreams_repl.repl.session.topics.produce import milliseconds
 from kstreams_repl.repl.session.topics.records import Records
 from kstreams_repl.repl.session.views.counts.consumer_lag import Remaining, remaining, topics_of_source
+from kstreams_repl.repl.session.views.past.moments import time_of
 from kstreams_repl.repl.session.views.stores.store_reader import ChangelogsUntil
 from kstreams_repl.repl.session.views.tables.sql_catalog import SessionTables, all_stores, callers_names
 from kstreams_repl.system.durations import Seconds, as_seconds
@@ -75,6 +75,7 @@ class ApplicationElsewhere:
     recognised: Mapping[str, str]
     """How the serdes of each store are known."""
     metrics: list[Any] = field(default_factory=list)
+    as_of: str = ""
 
 
 @checked_calls
@@ -176,7 +177,7 @@ class Look:
         Example:
             >>> their.sql("SELECT count(*) FROM counts", as_of="1 hour ago")  # doctest: +SKIP
         """
-        until = None if as_of is None else moment_of(as_of) + 1
+        until = None if as_of is None else time_of(as_of) + 1
         applications: Mapping[str, Any] = {self.name: self._application}
         around = callers_names(self._client.variables)
         tables = SessionTables(self._client, applications, frames, around, changelogs=ChangelogsUntil(until))
@@ -281,17 +282,6 @@ def look(
     stores_of.check(all_stores(topology))
     config = StreamsConfig({"application.id": application_id, **client.config})
     return Look(client, ApplicationElsewhere(application_id, config, topology, stores_of.known_from))
-
-
-def moment_of(as_of: object) -> int:
-    """Return the time of `as_of` in ms: a time, or a duration ago (``"10 minutes ago"``).
-
-    Raises:
-        CallError: it is neither.
-    """
-    if isinstance(as_of, str) and as_of.endswith(" ago"):
-        return round((time.time() - as_seconds(as_of.removesuffix(" ago"), "as_of")) * 1000)
-    return milliseconds(as_of)
 
 
 def _client(bootstrap_servers: str | None, properties: Mapping[str, Any], config: Mapping[str, object]) -> ClusterClient:

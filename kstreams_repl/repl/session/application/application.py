@@ -673,22 +673,22 @@ class Application:
             return StoreView(app, app.topology.store(name))
         return strict_queries_of(app, store).store(name, store_type)
 
-    def diff(self, store: str, since: object, until: object = None) -> SqlResult:
+    def diff(self, store: str, start: object, end: object = None) -> SqlResult:
         """Return the rows of a store that differ between two moments: ``added``, ``gone``, or ``changed``, with both values.
 
         Args:
             store: its name.
-            since, until: the moments, as `as_of` of `Session.sql`; `until` None: now.
+            start, end: the moments, as `as_of` of `Session.sql`; `end` None: now.
 
         Raises:
             InvalidStateStoreError: the state as of one of them is not known any more.
 
         Example:
-            >>> app.diff("counts", since="10 minutes ago")     # doctest: +SKIP
+            >>> app.diff("counts", start="10 minutes ago")     # doctest: +SKIP
         """
         from kstreams_repl.repl.session.views.past.store_diff import store_diff
 
-        return store_diff(self._core, self.topology.store(store), since, until)
+        return store_diff(self._core, self.topology.store(store), start, end)
 
     @property
     def stores(self) -> dict[str, StoreView]:

@@ -7,7 +7,9 @@ import struct
 
 import pytest
 
-from kstreams_repl.engine.commit.offset_metadata import COMMIT_ID, STREAM_TIME, OffsetMetadata, decode, encode
+from kstreams_repl.engine.commit.committed_counts import written_counts
+from kstreams_repl.engine.commit.offset_metadata import COMMIT_ID, STREAM_TIME, UNKNOWN, OffsetMetadata, decode, encode
+from kstreams_repl.engine.runtime.nodes.node_counts import NodeCount
 
 
 def test_plain_text_is_kafka_streams_own() -> None:
@@ -30,6 +32,25 @@ def test_what_the_jvm_reads_and_repeats_has_no_commit_id() -> None:
     read = base64.b64decode(encode(5, {"store": 9}))
     assert ours.startswith(read) and len(ours) == len(read) + 16
     assert decode(base64.b64encode(read).decode()) == OffsetMetadata(5, {"store": 9})
+
+
+def test_the_ends_of_changelogs_come_back_with_the_counts_behind_them() -> None:
+    counts = written_counts({"count": NodeCount(7, 3)})
+    for own in (b"", counts):
+        told = decode(encode(5, {"store": 9, COMMIT_ID: 7}, own, {"app-a-changelog": 2**40, "app-b-changelog": UNKNOWN}))
+        assert (told.end_of("app-a-changelog"), told.end_of("app-b-changelog"), told.end_of("app-c-changelog")) == (2**40, UNKNOWN, None)
+        assert (told.commit_id, told.entries["store"], told.counts) == (7, 9, own)
+    assert decode(encode(5, {COMMIT_ID: 7}, counts)).counts == counts
+
+
+def test_the_jvm_s_part_is_the_same_with_ends() -> None:
+    plain, ended = (base64.b64decode(encode(5, {"store": 9, COMMIT_ID: 7}, b"", ends)) for ends in (None, {"a": 1}))
+    assert ended.startswith(plain)
+
+
+def test_ends_that_are_cut_off_make_the_text_unknown() -> None:
+    cut = base64.b64decode(encode(5, {COMMIT_ID: 7}, b"", {"a": 1}))[:-1]
+    assert decode(base64.b64encode(cut).decode()) == OffsetMetadata()
 
 
 def test_the_last_release_s_text_is_read() -> None:

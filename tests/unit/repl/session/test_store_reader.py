@@ -130,7 +130,7 @@ def test_a_query_reads_all_its_stores_together(tmp_path: Path) -> None:
     grouped.count(store="counts")
     grouped.reduce(lambda total, value: total + value, store="sums")
     config = ks.StreamsConfig({"application.id": "app", "state.dir": str(tmp_path)})
-    app: Any = SimpleNamespace(name="app", topology=builder.build(), config=config, counts=Counts())
+    app: Any = SimpleNamespace(name="app", as_of="", topology=builder.build(), config=config, counts=Counts())
     client: Any = SimpleNamespace(admin=None)
     path = tmp_path / "app" / "tasks" / "0_0"
     path.mkdir(parents=True)
@@ -165,7 +165,7 @@ def test_a_key_of_a_store_is_looked_up(condition: str, most: int, tmp_path: Path
     stream = builder.stream("in", key_serde="string", value_serde="json")
     stream.group_by_key().reduce(lambda total, value: value, store="latest")
     config = ks.StreamsConfig({"application.id": "app", "state.dir": str(tmp_path)})
-    app: Any = SimpleNamespace(name="app", topology=builder.build(), config=config, counts=Counts())
+    app: Any = SimpleNamespace(name="app", as_of="", topology=builder.build(), config=config, counts=Counts())
     client: Any = SimpleNamespace(admin=SimpleNamespace(topics=dict))
     read: list[int] = []
     real = store_reader._read_view
@@ -256,7 +256,7 @@ def reading(topology: ks.Topology, folder: Path, topic: str, batch: RecordBatch,
     monkeypatch.setattr(store_reader, "read_ranges", lambda settings, ranges: [(ranges[0].partition, batch)])
     config = ks.StreamsConfig({"application.id": "app", "state.dir": str(folder)})
     client = SimpleNamespace(admin=SimpleNamespace(settings=None))
-    return SimpleNamespace(name="app", topology=topology, config=config, client=client)
+    return SimpleNamespace(name="app", as_of="", topology=topology, config=config, client=client)
 
 
 @pytest.mark.parametrize("persistent", [True, False], ids=["of other hosts", "in memory"])
@@ -273,7 +273,7 @@ def test_a_key_without_local_state_is_read_from_the_changelog(
     monkeypatch.setattr(store_reader, "read_ranges", lambda settings, ranges: [(ranges[0].partition, batch)])
     config = ks.StreamsConfig({"application.id": "app", "state.dir": str(tmp_path)})
     client = SimpleNamespace(admin=SimpleNamespace(settings=None))
-    app: Any = SimpleNamespace(name="app", topology=topology, config=config, client=client)
+    app: Any = SimpleNamespace(name="app", as_of="", topology=topology, config=config, client=client)
     view = StoreView(app, topology.store("kept"))
     assert view.get({"a": 1}) == {"n": 1} and view.get("b") is None
 
@@ -285,7 +285,7 @@ def test_a_key_of_any_key_value_store_is_read(kind: ks.StoreKind, tmp_path: Path
     topology.add_processor("keep", ks.Processor, "in").add_state_store(builder, "keep")
     config = ks.StreamsConfig({"application.id": "app", "state.dir": str(tmp_path)})
     client = SimpleNamespace(admin=SimpleNamespace(settings=None))
-    app: Any = SimpleNamespace(name="app", topology=topology, config=config, client=client)
+    app: Any = SimpleNamespace(name="app", as_of="", topology=topology, config=config, client=client)
     batch = RecordBatch([b"a", b"b", b"b"], [b"1", b"2", None], [10, 20, 30], [0, 1, 2])
     ranges = (OffsetRange(TopicPartition("app-kept-changelog", 0), 0, 3),)
     monkeypatch.setattr(store_reader, "ranges_of", lambda admin, topic, until_ms: ranges)

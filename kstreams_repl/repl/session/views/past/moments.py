@@ -38,6 +38,17 @@ class Moment:
         return f"commit {self.number}" if self.kind == "commit" else f"{self.kind} {time_text(self.number / 1000)}".removeprefix("time ")
 
 
+def time_of(as_of: object) -> int:
+    """Return the time of `as_of` in ms: a time, or a duration ago (``"10 minutes ago"``).
+
+    Raises:
+        CallError: it is neither.
+    """
+    if isinstance(as_of, str) and as_of.endswith(" ago"):
+        return round((time.time() - as_seconds(as_of.removesuffix(" ago"), "as_of")) * 1000)
+    return milliseconds(as_of)
+
+
 def moment_of(as_of: object) -> Moment:
     """Return the moment that a user has given.
 
@@ -58,7 +69,7 @@ def moment_of(as_of: object) -> Moment:
         return Moment("record", record=as_of)
     try:
         if not isinstance(as_of, str):
-            return Moment("time", milliseconds(as_of))
+            return Moment("time", time_of(as_of))
         text = as_of.strip()
         if "@" in text:
             return Moment("record", record=RecordPosition.parse(text))
@@ -66,9 +77,7 @@ def moment_of(as_of: object) -> Moment:
             return Moment("commit", int(commit[1]))
         if text.startswith(_STREAM_TIME):
             return Moment("stream time", milliseconds(text.removeprefix(_STREAM_TIME)))
-        if text.endswith(" ago"):
-            return Moment("time", round((time.time() - as_seconds(text.removesuffix(" ago"), "as_of")) * 1000))
-        return Moment("time", milliseconds(text))
+        return Moment("time", time_of(text))
     except (CallError, ValueError) as error:
         raise CallError(
             f"expected a moment, got {as_of!r}",

@@ -24,6 +24,7 @@ from kstreams_repl.engine.runtime.task import TaskSpec
 from kstreams_repl.engine.runtime.task_specs import task_specs
 from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
 from kstreams_repl.engine.stores.log.changelog_restore import Restorer
+from kstreams_repl.engine.topology.nodes import SourceNode
 from kstreams_repl.engine.topology.store_builder import StoreBuilder, in_application
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.instance.state.changelog_retention import check_whole, floors_of
@@ -35,12 +36,13 @@ from kstreams_repl.host.instance.state.state_directory import application_direct
 from kstreams_repl.host.instance.state.state_manager import open_lmdb
 from kstreams_repl.host.kafka.reading import OffsetRange, read_ranges
 from kstreams_repl.pictures.wording import counted
-from kstreams_repl.repl.session.views.past.commit_history import CommitHistory, TaskCommit
-from kstreams_repl.repl.session.views.past.compaction import CompactionCheck, refuse_compacted
-from kstreams_repl.repl.session.views.past.moments import Moment, moment_of
 from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.application.starting.deploy_preview import check
-from kstreams_repl.system.errors import InvalidStateStoreError
+from kstreams_repl.repl.session.views.counts.consumer_lag import topics_of_source
+from kstreams_repl.repl.session.views.past.commit_history import CommitHistory, TaskCommit
+from kstreams_repl.repl.session.views.past.compaction import CompactionCheck, refuse_compacted
+from kstreams_repl.repl.session.views.past.moments import moment_of
+from kstreams_repl.system.errors import CallError, InvalidStateStoreError
 from kstreams_repl.system.types import TaskId, TopicPartition
 
 FOLDER = "past"
@@ -150,12 +152,23 @@ class Past:
 
     def end_of(self, topic: str, applications: Iterable[ApplicationCore]) -> tuple[Mapping[int, int] | None, int | None]:
         """Return where a topic ended then: by partition, as an application has read it, or else by time (ms)."""
-        states = [self.of(app) for app in applications if app.config.exactly_once]
-        for state in states:
-            offsets = [item for commit in state.commits.values() for item in commit.offsets.items()]
-            if own := {at.partition: offset for at, offset in offsets if at.topic == topic}:
-                return own, None
-        return None, min((state.application.until_ms or 0 for state in states), default=None)
+        for app in applications:
+            if app.config.exactly_once and _reads(app, topic):
+                offsets = [item for commit in self.of(app).commits.values() for item in commit.offsets.items()]
+                if own := {at.partition: offset for at, offset in offsets if at.topic == topic}:
+                    return own, None
+        if self._moment.kind == "time":
+            return None, self._moment.number + 1
+        if not self._states:
+            raise CallError(
+                f"no application that runs exactly once reads topic {topic!r}: {self._moment} says nothing of it", hint="give a time"
+            )
+        return None, max(state.application.until_ms or 0 for state in self._states.values())
+
+
+def _reads(app: ApplicationCore, topic: str) -> bool:
+    sources = [node for node in app.topology.nodes.values() if isinstance(node, SourceNode)]
+    return any(topic in topics_of_source(node, app.topology, app.name, {topic: 1}) for node in sources)
 
 
 def _specs(app: ApplicationCore) -> dict[TaskId, TaskSpec]:
@@ -165,11 +178,7 @@ def _specs(app: ApplicationCore) -> dict[TaskId, TaskSpec]:
 def _all_on_disk(topology: Topology, config: StreamsConfig) -> Topology:
     """Return the topology with every store of its tasks on disk: another process cannot read those in memory."""
     kind, rows = config["default.dsl.store"], config["dsl.store.format"]
-    copied = copy.copy(topology)
-    copied._stores = {
-        name: replace(in_application(store, kind, rows), persistent=True, follows_default=False) for name, store in topology._stores.items()
-    }
-    return copied
+    return topology.with_stores(lambda store: replace(in_application(store, kind, rows), persistent=True, follows_default=False))
 
 
 class _Builder:

@@ -15,17 +15,17 @@ _KEYS = ("key", "partition", "window_start", "window_end")
 _DIFFERENT = "WITH gone AS (FROM before EXCEPT ALL FROM after), added AS (FROM after EXCEPT ALL FROM before) "
 
 
-def store_diff(app: ApplicationCore, store: StoreBuilder, since: object, until: object) -> SqlResult:
+def store_diff(app: ApplicationCore, store: StoreBuilder, start: object, end: object) -> SqlResult:
     """Return the rows of a store that differ between two moments, as `Application.diff`.
 
     Raises:
-        CallError: `since` is None.
+        CallError: `start` is None.
         InvalidStateStoreError: the state as of one of them is not known any more.
     """
-    if since is None:
-        raise CallError("diff compares an earlier moment with a later one", hint="since='10 minutes ago'", argument="since")
+    if start is None:
+        raise CallError("diff compares an earlier moment with a later one", hint="start='10 minutes ago'", argument="start")
     table = f"SELECT * FROM {quote_identifier(f'application {app.name}')}.{quote_identifier(store.name)}"
-    before, after = (run_query(app.client, app.registry, table, past=past_of(moment)).arrow() for moment in (since, until))
+    before, after = (run_query(app.client, app.registry, table, past=past_of(moment)).arrow() for moment in (start, end))
     names = [name for name in after.column_names if name in before.column_names]
     keys = ", ".join(quote_identifier(name) for name in names if name in _KEYS)
     values = [quote_identifier(name) for name in names if name not in _KEYS]

@@ -1,0 +1,198 @@
+"""Which moment is meant, which commits it is, and whether a changelog still has what it had."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from kstreams_repl.engine.commit.offset_metadata import COMMIT_ID, STREAM_TIME, encode
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
+from kstreams_repl.host.instance.state.changelogs import ChangelogPartition
+from kstreams_repl.host.kafka.offset_history import FORGOTTEN, OffsetCommit
+from kstreams_repl.repl.session.views.past import compaction
+from kstreams_repl.repl.session.views.past.commit_history import CommitHistory, TaskCommit
+from kstreams_repl.repl.session.views.past.compaction import CompactionCheck, refuse_compacted
+from kstreams_repl.repl.session.views.past.moments import Moment, moment_of
+from kstreams_repl.system.errors import CallError, InvalidStateStoreError
+from kstreams_repl.system.types import RecordBatch, RecordPosition, TaskId, TopicPartition
+
+ONE, TWO = TaskId(0, 0), TaskId(0, 1)
+IN, SIDE, OTHER = TopicPartition("in", 0), TopicPartition("side", 0), TopicPartition("in", 1)
+LOG = "app-counts-changelog"
+
+
+class Spec:
+    def __init__(self, *partitions: TopicPartition) -> None:
+        self.partitions = dict.fromkeys(partitions, "source")
+
+
+def commit(partition: TopicPartition, offset: int, number: int, at_ms: int, end: int | None = None) -> OffsetCommit:
+    ends = None if end is None else {LOG: end}
+    return OffsetCommit(partition, offset, encode(-1, {COMMIT_ID: number, STREAM_TIME: number * 10}, b"", ends), at_ms)
+
+
+def history(*commits: OffsetCommit) -> CommitHistory:
+    specs: Any = {ONE: Spec(IN, SIDE), TWO: Spec(OTHER)}
+    made = CommitHistory.__new__(CommitHistory)
+    admin: Any = None
+    made.__init__(admin, "app", specs)  # type: ignore[misc]
+    made._offsets = type("Offsets", (), {"read": lambda self: iter(commits)})()  # type: ignore[assignment]
+    made.update()
+    return made
+
+
+KNOWN = [
+    commit(IN, 0, 1, 100), commit(SIDE, 0, 1, 100), commit(OTHER, 5, 1, 100),
+    commit(SIDE, 4, 2, 200, 3), commit(IN, 7, 2, 200),
+    commit(OTHER, 9, 3, 300),
+    commit(IN, 12, 4, 400), commit(SIDE, 4, 4, 400),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("as_of", "moment"),
+    [
+        ("commit 12", Moment("commit", 12)),
+        ("orders-0@17", Moment("record", record=RecordPosition("orders", 0, 17))),
+        (RecordPosition("orders", 0, 17), Moment("record", record=RecordPosition("orders", 0, 17))),
+        (1_700_000_000_000, Moment("time", 1_700_000_000_000)),
+        (datetime(2026, 1, 31, 12, tzinfo=UTC), Moment("time", 1_769_860_800_000)),
+        ("2026-01-31T12:00", Moment("time", 1_769_860_800_000)),
+        ("stream time 2026-01-31T12:00", Moment("stream time", 1_769_860_800_000)),
+    ],
+)
+def test_a_moment_is_read(as_of: object, moment: Moment) -> None:
+    assert moment_of(as_of) == moment
+    assert moment_of(moment) is moment
+
+
+def test_a_duration_ago_is_a_time() -> None:
+    ago, now = moment_of("10 minutes ago"), moment_of(datetime.now(UTC))
+    assert ago.kind == "time" and 599_000 < now.number - ago.number < 601_000
+
+
+@pytest.mark.parametrize("wrong", ["yesterday", "commit", "commit -1", "in@3", "a fortnight ago", "", None, object(), True])
+def test_what_is_no_moment_is_an_error(wrong: object) -> None:
+    with pytest.raises(CallError, match="expected a moment") as error:
+        moment_of(wrong)
+    assert "orders-0@17" in str(error.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("moment", "offsets"),
+    [
+        (Moment("commit", 1), {IN: 0, SIDE: 0, OTHER: 5}),
+        (Moment("commit", 3), {IN: 7, SIDE: 4, OTHER: 9}),
+        (Moment("commit", 99), {IN: 12, SIDE: 4, OTHER: 9}),
+        (Moment("time", 299), {IN: 7, SIDE: 4, OTHER: 5}),
+        (Moment("stream time", 25), {IN: 7, SIDE: 4, OTHER: 5}),
+        (Moment("record", record=RecordPosition("in", 0, 7)), {IN: 7, SIDE: 4, OTHER: 9}),
+        (Moment("record", record=RecordPosition("in", 0, 6)), {IN: 0, SIDE: 0, OTHER: 5}),
+    ],
+)
+def test_each_task_is_at_its_last_commit_of_the_moment(moment: Moment, offsets: dict[TopicPartition, int]) -> None:
+    found: dict[TopicPartition, int] = {}
+    for each in history(*KNOWN).at(moment).values():
+        found |= each.offsets
+    assert found == offsets
+
+
+def test_a_task_without_a_commit_as_early_is_left_out_if_it_began_later() -> None:
+    assert set(history(*KNOWN, commit(IN, 20, 5, 500), commit(SIDE, 4, 5, 500)).at(Moment("time", 100))) == {ONE, TWO}
+    assert set(history(*KNOWN[3:5], KNOWN[2]).at(Moment("time", 250))) == {ONE, TWO}
+
+
+@pytest.mark.parametrize(("moment", "known"), [(Moment("time", 150), KNOWN[3:]), (Moment("commit", 1), KNOWN[3:]), (Moment("time", 9), [])])
+def test_what_the_broker_has_forgotten_is_said(moment: Moment, known: list[OffsetCommit]) -> None:
+    with pytest.raises(InvalidStateStoreError) as error:
+        history(*known).at(moment)
+    assert ("the earliest is commit 2 of task 0_0" if known else "first commit") in str(error.value.hint)
+
+
+def test_a_record_that_is_not_committed_or_not_read_is_an_error() -> None:
+    known = history(*KNOWN)
+    for record, text in ((RecordPosition("in", 0, 12), "not committed"), (RecordPosition("out", 0, 1), "no task")):
+        with pytest.raises(InvalidStateStoreError, match=text):
+            known.at(Moment("record", record=record))
+
+
+def test_a_reset_begins_a_new_past() -> None:
+    known = history(*KNOWN, OffsetCommit(IN, FORGOTTEN, "", 500), OffsetCommit(SIDE, FORGOTTEN, "", 500), commit(IN, 3, 1, 600))
+    assert [each.offsets for each in known.of(ONE)] == [{IN: 3}]
+
+
+def test_the_end_of_a_changelog_is_the_last_one_that_a_commit_names() -> None:
+    known = history(*KNOWN)
+    first, second, third = known.of(ONE)
+    assert [known.end_of(each, LOG) for each in (first, second, third)] == [0, 3, 3]
+    later = history(*KNOWN[6:])
+    assert later.end_of(later.of(ONE)[0], LOG) is None
+
+
+# ---- compaction
+
+
+def log_of(records: list[tuple[int, bytes]]) -> RecordBatch:
+    offsets, keys = [offset for offset, _ in records], [key for _, key in records]
+    return RecordBatch(keys, [b"v"] * len(keys), [0] * len(keys), offsets, None, "")
+
+
+def refused(
+    monkeypatch: pytest.MonkeyPatch, log: list[tuple[int, bytes]], end: int, ends: list[int], aborted: frozenset[int]
+) -> str | None:
+    """What is said of a log with these records left; the hint, or None."""
+    store = ChangelogPartition(ONE, StoreBuilder("counts", StoreKind.KEY_VALUE), TopicPartition(LOG, 0))
+
+    def read(settings: object, ranges: Any, *, isolation: str = "read_committed", batch_size: int = 0) -> Any:
+        low, high = ranges[0].start, ranges[0].end
+        seen = [row for row in log if low <= row[0] < high and (isolation != "read_committed" or row[0] not in aborted)]
+        yield ranges[0].partition, log_of(seen)
+
+    monkeypatch.setattr(compaction, "read_ranges", read)
+    check = CompactionCheck(store, 0, end)
+    seen = [row for row in log if row[0] < end and row[0] not in aborted]
+    if seen:
+        check.add(log_of(seen))
+    commits = [TaskCommit(ONE, number, {IN: commit(IN, number, number + 1, number, end)}) for number, end in enumerate(ends)]
+    settings: Any = None
+    try:
+        refuse_compacted(settings, check, commits, lambda topic: "compact")
+    except InvalidStateStoreError as error:
+        return str(error.hint)
+    return None
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_a_compacted_log_is_never_taken_for_whole(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """A random log of transactions, some aborted, cleaned up to a random offset as the broker cleans: each moment that is not refused has
+    what it had, and each moment after the second record of a key behind the cleaned part is not refused.
+    """
+    chance = random.Random(seed)
+    log: list[tuple[int, bytes]] = []
+    ends, aborted, offset = [], set(), 0
+    for _ in range(chance.randrange(2, 12)):
+        gone = chance.random() < 0.25
+        for _ in range(chance.randrange(1, 5)):
+            log.append((offset, b"k%d" % chance.randrange(8)))
+            aborted |= {offset} if gone else set()
+            offset += 1
+        if not gone:
+            ends.append(offset)
+        offset += 1  # the marker
+    whole = {end: {key: row for row, key in log if row < end and row not in aborted} for end in ends}
+    cleaned = chance.choice([0, 0, chance.randrange(offset)])
+    last = {key: row for row, key in log if row < cleaned and row not in aborted}
+    left = [(row, key) for row, key in log if row >= cleaned or (row not in aborted and last[key] == row)]
+    for end in ends:
+        state = {key: row for row, key in left if row < end and row not in aborted}
+        hint = refused(monkeypatch, left, end, ends, frozenset(aborted))
+        if hint is None:
+            assert state == whole[end]
+        else:
+            assert cleaned > 0
+            assert "the earliest is commit" in hint or "ask for now" in hint
+        if not cleaned:
+            assert hint is None
