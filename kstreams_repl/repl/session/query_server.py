@@ -64,6 +64,7 @@ class TabledApplication:
     """The application of a server, as `StoreTables` reads it."""
 
     metrics = ()
+    as_of = ""
 
     def __init__(self, name: str, config: StreamsConfig, topology: object, drawn: ServedApplication) -> None:
         self.name, self.config, self.topology, self._drawn = name, config, topology, drawn

@@ -162,7 +162,9 @@ class SessionTables:
         keys = keys_needed(key, limits.bounds) if by_key else None
         rows = self._rows.get((app.name, builder.name))
         if rows is None or keys is not None:
-            together = [app.topology.store(name) for name in {other.name: None for other in (*named, builder)}]
+            together = list({other.name: other for other in (*named, builder)}.values())
+            if app.as_of:
+                together = [app.topology.store(other.name) for other in together]
             admin, limit = self._client.admin, limits.store_limit
             if self._changelogs is None:
                 until_ms = app.until_ms if app.as_of else None
