@@ -261,6 +261,12 @@ class StreamTask:
         """Timestamp of the next record; None if there is none."""
         return self.group.head_time
 
+    @property
+    def next_record(self) -> RecordPosition | None:
+        """Position of the record that `process` takes next; None if there is none."""
+        queue = self.group.first
+        return None if queue is None else RecordPosition(*queue.partition, queue.head_offset)
+
     def has_before(self, before: int) -> bool:
         """Return whether a record of an earlier event time waits."""
         return self.group.has_before(before)
@@ -330,6 +336,11 @@ class StreamTask:
         """Run the stream-time punctuations that are due; return True if any ran."""
         now = self.services.clock.now
         return now >= 0 and self.services.stream_punctuations.punctuate(now, self._punctuate)
+
+    def pass_punctuations(self) -> None:
+        """Take the stream-time punctuations up to the restored stream time as done. Call it after `initialize`, for a copy of a task
+        that ran on: a task that really starts anew runs them with its first record."""
+        self.services.stream_punctuations.punctuate(self.services.clock.now, lambda node, callback, now: None)
 
     def punctuate_wall_clock(self, activity: int | None = None) -> bool:
         """Run the wall-clock punctuations that are due, those with `activity` only that saw less of it; return True if any ran."""

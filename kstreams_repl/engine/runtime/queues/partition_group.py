@@ -86,6 +86,11 @@ class PartitionGroup:
         return filled > 0
 
     @property
+    def first(self) -> RecordQueue | None:
+        """The queue with the next record; None: nothing is buffered."""
+        return self._filled.peek()
+
+    @property
     def head_time(self) -> int | None:
         """The timestamp of the next record; None: nothing is buffered."""
         first = self._filled.peek()

@@ -6,13 +6,14 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from kstreams_repl.engine.commit.offset_metadata import OffsetMetadata, decode
-from kstreams_repl.engine.runtime.task import TaskSpec
+from kstreams_repl.engine.commit.offset_metadata import COMMIT_ID, STREAM_TIME, OffsetMetadata, decode
+from kstreams_repl.engine.runtime.task import StreamTask, TaskSpec
 from kstreams_repl.engine.stores.engine.environment import Environment
 from kstreams_repl.engine.topology.bounds.offset_reset import duration_ms
 from kstreams_repl.engine.topology.nodes import SourceNode
 from kstreams_repl.host.instance.application_plan import ApplicationPlan
 from kstreams_repl.host.instance.instance import wall_clock
+from kstreams_repl.host.instance.state.changelog_retention import FLOOR
 from kstreams_repl.host.instance.state.environment_attributes import INPUT, RECREATED
 from kstreams_repl.host.instance.state.expired_offsets import check_expired_offsets
 from kstreams_repl.host.kafka.admin import Admin
@@ -36,6 +37,20 @@ class StartOffset:
     metadata: OffsetMetadata
     reset: bool = False
     skipped: int = 0
+
+
+def restore_progress(task: StreamTask, starts: Mapping[TopicPartition, StartOffset]) -> None:
+    """Set a task's times and processor metadata to those committed with its start offsets; call it before `StreamTask.initialize`."""
+    for partition in task.spec.partitions:
+        metadata = starts[partition].metadata
+        task.set_partition_time(partition, metadata.partition_time, metadata.stream_time)
+        task.set_metadata(
+            {
+                name: number
+                for name, number in metadata.entries.items()
+                if name not in (COMMIT_ID, STREAM_TIME) and not name.startswith(FLOOR)
+            }
+        )
 
 
 def start_offsets(

@@ -11,14 +11,13 @@ from functools import partial
 from pathlib import Path
 
 from kstreams_repl.engine.commit.committed_counts import committed_counts
-from kstreams_repl.engine.commit.offset_metadata import COMMIT_ID, STREAM_TIME
 from kstreams_repl.engine.runtime.nodes.node_counts import NodeCount, added
 from kstreams_repl.engine.runtime.task import StreamTask, TaskSpec
 from kstreams_repl.engine.stores.engine.environment import Environment
 from kstreams_repl.host.instance.epochs.lifecycle import TaskLifecycle
-from kstreams_repl.host.instance.initialization.start_offsets import StartOffset
+from kstreams_repl.host.instance.initialization.start_offsets import StartOffset, restore_progress
 from kstreams_repl.host.instance.instance import Instance, wall_clock
-from kstreams_repl.host.instance.state.changelog_retention import FLOOR, ChangelogFloors, floors_of
+from kstreams_repl.host.instance.state.changelog_retention import ChangelogFloors, floors_of
 from kstreams_repl.host.instance.state.changelogs import changelogs_of
 from kstreams_repl.host.instance.state.environment_attributes import has_forgotten_inputs
 from kstreams_repl.host.instance.state.snapshot_directory import snapshot_directory
@@ -96,16 +95,7 @@ def start_task(instance: Instance, restored: RestoringTask) -> ActiveTask:
         runner=instance.call_runner,
         submit=lambda: instance.task_pool().submit,
     )
-    for partition in spec.partitions:
-        metadata = starts[partition].metadata
-        task.set_partition_time(partition, metadata.partition_time, metadata.stream_time)
-        task.set_metadata(
-            {
-                name: number
-                for name, number in metadata.entries.items()
-                if name not in (COMMIT_ID, STREAM_TIME) and not name.startswith(FLOOR)
-            }
-        )
+    restore_progress(task, starts)
     task.recover_tables()
     logs = changelogs_of(spec)
     floors = floors_of(logs, [start.metadata for start in starts.values()], instance.take_over.topic_ids)
