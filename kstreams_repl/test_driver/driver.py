@@ -42,6 +42,7 @@ from kstreams_repl.test_driver.driver_topics import TestOutputTopic as TestOutpu
 from kstreams_repl.test_driver.driver_topics import TestRecord as TestRecord
 from kstreams_repl.test_driver.driver_topics import serdes_of_topic, time_ms
 from kstreams_repl.test_driver.host import DriverCollector, DriverHost
+from kstreams_repl.test_driver.task_state import TaskState
 
 Mode = Literal["exact", "deployed"]
 
@@ -66,8 +67,10 @@ class TopologyTestDriver(RetriesReader):
         partitions: numbers of partitions by topic (1 for others), or one for all: one task for each sub-topology and partition, records
             go to the partition of their key, also through repartition topics. None: one task for the whole topology.
 
+        state: what the task knew before the first record (`Debugger.save_test` writes it); None: nothing. Only without `partitions`.
+
     Raises:
-        ValueError: `mode` is neither "exact" nor "deployed", or a number of partitions is less than 1.
+        ValueError: `mode` is neither "exact" nor "deployed", a number of partitions is less than 1, or `state` is given with `partitions`.
         TopologyError: topics that must be co-partitioned have different numbers of partitions.
         KStreamsError: "deployed" is requested and lmdb is not installed.
 
@@ -93,9 +96,13 @@ class TopologyTestDriver(RetriesReader):
         tap: Tap | None = None,
         call_latency: Callable[[CallContext], int] | None = None,
         partitions: Partitions | None = None,
+        state: TaskState | None = None,
     ) -> None:
         if mode not in get_args(Mode):
             raise ValueError(f"mode must be 'exact' or 'deployed', got {mode!r}")
+        if state is not None and partitions is not None:
+            raise ValueError("state is that of one task, so it cannot be given together with partitions")
+        self._state = state
         settings = dict(config) if config is not None else {}
         self.config = StreamsConfig(_DRIVER_SETTINGS[mode] | settings)
         self._mode = mode
@@ -103,7 +110,7 @@ class TopologyTestDriver(RetriesReader):
         self._now = int(time.time() * 1000) if start_ms is None else time_ms(start_ms, "start_ms")
         self._closed = False
         self._outputs: dict[str, deque[ProducedRecord]] = {}
-        self._offsets: dict[tuple[str, int], int] = {}
+        self._offsets = {(topic, 0): offset for topic, offset in ({} if state is None else state.offsets).items()}
         self._commits = 0
         self._tap = tap
         application = validate_name(self.config["application.id"], "application.id")
@@ -120,14 +127,22 @@ class TopologyTestDriver(RetriesReader):
         self._host = self._tasks.all[0].host if self._tasks.all else DriverHost(self.config, self._clock, call_latency)
         self.sink_topics = self._topics.sinks
         for task, host in self._tasks.all:
-            host.give(task).initialize()
+            host.give(task)
+            if state is not None:
+                state.restore(task)
+            task.initialize()
+            if state is not None:
+                task.pass_punctuations()
         self._capture()
 
     def _make_task(self, spec: TaskSpec) -> DriverTask:
         host = DriverHost(self.config, self._clock, self._call_latency)
+        environment = host.environment() if self._mode == "deployed" else MemoryEnvironment()
+        if self._state is not None:
+            self._state.fill(environment, spec)
         task = StreamTask(
             spec,
-            environment=host.environment() if self._mode == "deployed" else MemoryEnvironment(),
+            environment=environment,
             collector=self._collector,
             wall_clock=self._clock,
             global_stores={} if self._global is None else self._global.stores,

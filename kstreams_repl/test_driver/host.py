@@ -18,6 +18,7 @@ from kstreams_repl.engine.metrics.metrics_snapshot import Metric
 from kstreams_repl.engine.metrics.sensors import Window, record
 from kstreams_repl.engine.processor.current_call import CallContext
 from kstreams_repl.engine.runtime.calls.call import CallRunner
+from kstreams_repl.engine.runtime.calls.call_results import ResultLog
 from kstreams_repl.engine.runtime.nodes.collector import Direct, Send, Site
 from kstreams_repl.engine.runtime.task import TOTALS, StreamTask
 from kstreams_repl.engine.topology.table_files import TableFiles
@@ -108,10 +109,18 @@ class DriverRows:
 
 
 class DriverHost:
-    """The environment of one task, or of the mock context, which has no task and never calls `give`."""
+    """The environment of one task, or of the mock context, which has no task and never calls `give`.
+
+    Args:
+        results: durable results of asynchronous nodes that are known already; None: none.
+    """
 
     def __init__(
-        self, config: StreamsConfig, wall_clock: Callable[[], int], call_latency: Callable[[CallContext], int] | None = None
+        self,
+        config: StreamsConfig,
+        wall_clock: Callable[[], int],
+        call_latency: Callable[[CallContext], int] | None = None,
+        results: ResultLog | None = None,
     ) -> None:
         self._registry = Registry(
             config["metrics.recording.level"], Window(config["metrics.num.samples"], config["metrics.sample.window.ms"])
@@ -126,7 +135,7 @@ class DriverHost:
         self._environment: LmdbEnvironment | None = None
         self.calls: VirtualCallRunner | None = None
         """The runner of the task's asynchronous nodes; None: it has none."""
-        self._call_latency = call_latency
+        self._call_latency, self._results = call_latency, results
 
     def give(self, task: StreamTask) -> StreamTask:
         """Attach this host to a task before it is initialised, so that its processors can use it. Returns the task."""
@@ -139,7 +148,7 @@ class DriverHost:
     def _call_runner(self) -> CallRunner:
         from kstreams_repl.test_driver.virtual_calls import VirtualCallRunner  # brings asyncio
 
-        runner = VirtualCallRunner(self._wall_clock, self._call_latency)
+        runner = VirtualCallRunner(self._wall_clock, self._call_latency, self._results)
         self.calls = runner
         return runner
 
@@ -178,15 +187,24 @@ class DriverHost:
             self._remove = finalizer_of(self, shutil.rmtree, self._directory, True)
         return self._directory
 
-    def environment(self) -> LmdbEnvironment:
+    def environment(self, copied: Path | None = None) -> LmdbEnvironment:
         """Return the LMDB environment of a task that runs as deployed.
+
+        Args:
+            copied: a directory with an environment that no one has open; this one is a copy of it. None: it is empty.
 
         Raises:
             KStreamsError: lmdb is not installed.
         """
         with extras():
             from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
-        self._environment = LmdbEnvironment(self.state_dir() / "lmdb", map_bytes=_MAP_BYTES)
+        place, size = self.state_dir() / "lmdb", 0
+        if copied is not None:
+            shutil.copytree(copied, place, ignore=shutil.ignore_patterns("lock.mdb"))
+            size = (place / "data.mdb").stat().st_size
+        self._environment = LmdbEnvironment(place, map_bytes=_MAP_BYTES + 2 * size)
+        if self._environment.owner is not None:  # the copy belongs to this task
+            self._environment.take_ownership("copy")
         return self._environment
 
     def close(self) -> None:

@@ -1,0 +1,326 @@
+"""`RecordTrace`: the way of one record through the nodes of its task, in the order of execution.
+
+Actors: a `TraceMeter`, with which a task is compiled (`engine.runtime.compiler.metering`, as for metrics at DEBUG): it sees each node's
+entry and output, each call of a store and each drop. Invariants: a task without one pays nothing; what is kept are copies, because nodes
+may change values in place; what runs runs on the caller's thread and as deployed, one record at a time.
+
+A cached store forwards at the commit that follows the record, as in a test driver; such an output is a visit of its node without input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from kstreams_repl.engine.operators.operator import Process
+from kstreams_repl.engine.operators.own_copy import own_copy
+from kstreams_repl.engine.processor.record_context import ContextSnapshot
+from kstreams_repl.engine.runtime.nodes.collector import RecordCollector
+from kstreams_repl.engine.topology.nodes import Node, SinkNode
+from kstreams_repl.engine.topology.store_builder import StoreBuilder
+from kstreams_repl.host.instance.tasks.task_instrumentation import CALLS
+from kstreams_repl.pictures.table import Table
+from kstreams_repl.system.errors import KStreamsError
+from kstreams_repl.system.types import Headers, RecordPosition, Windowed
+from kstreams_repl.test_driver.host import DriverCollector
+
+
+class TracedRecord(NamedTuple):
+    """One record between two nodes; of a table, the value is ``(new, old, is_latest)``."""
+
+    key: Any
+    value: Any
+    timestamp: int
+    headers: Headers
+
+
+class SentRecord(NamedTuple):
+    """One record as it would have been sent: to an output, a repartition topic or a changelog."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: Headers
+    partition: int
+
+
+class StoreAccess(NamedTuple):
+    """One call of a store.
+
+    Attributes:
+        call: Kafka Streams' name of the operation, such as ``get`` or ``put``.
+        key: the row's key; with its time in a window or session store, and the range's bounds if the call reads a range.
+        before, after: the row before and after the call; the same for a read, whose rows are a list if it reads several. None for a
+            buffer of an operator, whose key is then all that was put.
+    """
+
+    store: str
+    call: str
+    key: Any
+    before: Any
+    after: Any
+
+
+@dataclass(slots=True)
+class NodeVisit:
+    """One visit of a node; complete when its record is.
+
+    Attributes:
+        depth: how many nodes called each other to get here; 0 for a source.
+        input: None: the node was not called with a record (a cached row leaves at the commit, a punctuation).
+        outputs: what it forwarded, once for each call.
+        sent: what a sink sent.
+        drops: reasons why it dropped a record.
+        error: what was raised in it, not in a node that it called.
+    """
+
+    node: str
+    depth: int
+    input: TracedRecord | None
+    outputs: list[TracedRecord] = field(default_factory=list)
+    sent: list[SentRecord] = field(default_factory=list)
+    stores: list[StoreAccess] = field(default_factory=list)
+    drops: list[str] = field(default_factory=list)
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordTrace:
+    """What happened to one record; shows itself as a table with a row for each visit.
+
+    Attributes:
+        position: where the record is in Kafka.
+        visits: the nodes in the order in which they were entered.
+        sent: all that the record sent, changelogs included.
+        error: what ended the task, with its coordinates; its cause is what was raised. None: nothing was, or a handler went on.
+    """
+
+    position: RecordPosition
+    visits: tuple[NodeVisit, ...]
+    sent: tuple[SentRecord, ...]
+    error: KStreamsError | None = None
+
+    def table(self, current: int | None = None) -> Table:
+        """Return a row for each visit: node, input, outputs, accesses of stores, drops and errors.
+
+        Args:
+            current: index of the visit that is marked; None: no one.
+        """
+        rows = [
+            (
+                "▶" if index == current else "",
+                "  " * visit.depth + visit.node,
+                *((None, None, None) if visit.input is None else visit.input[:3]),
+                ", ".join(f"{output.key!r}: {output.value!r}" for output in visit.outputs)
+                or ", ".join(f"{sent.topic}-{sent.partition}" for sent in visit.sent),
+                "; ".join(_access_text(access) for access in visit.stores),
+                "; ".join([*(f"dropped: {reason}" for reason in visit.drops), *([repr(visit.error)] if visit.error else [])]),
+            )
+            for index, visit in enumerate(self.visits)
+        ]
+        columns = ("", "node", "key", "value", "timestamp", "output", "stores", "dropped or raised")
+        return Table.of(columns, rows, title=f"{self.position}", warning="" if self.error is None else self.error.message)
+
+    def __repr__(self) -> str:
+        end = "" if self.error is None else f", {type(self.error.__cause__ or self.error).__name__}"
+        return f"RecordTrace({self.position}, {len(self.visits)} visits, {len(self.sent)} records sent{end})"
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        return self.table()._repr_mimebundle_(include, exclude)
+
+
+def _access_text(access: StoreAccess) -> str:
+    change = f"{access.before!r}" if access.before is access.after else f"{access.before!r} → {access.after!r}"
+    return f"{access.call} {access.store}[{access.key!r}]: {change}"
+
+
+_CALLS = CALLS | {
+    "find_raw": "fetch", "fetch_key_raw": "fetch", "range_raw": "range", "prefix_scan_raw": "prefix-scan", "find_closed": "fetch",
+    "prior_value": "get", "versions": "fetch",
+}  # fmt: skip
+del _CALLS["flush"]
+_WRITES = frozenset({"put", "put-if-absent", "put-all", "delete", "remove"})
+
+
+class TraceMeter:
+    """`engine.runtime.compiler.metering.Meter` that notes what passes nodes and stores.
+
+    Attributes:
+        visits: since the last `take`.
+    """
+
+    def __init__(self) -> None:
+        self.visits: list[NodeVisit] = []
+        self._open: list[NodeVisit] = []
+        self._emitting: list[NodeVisit] = []
+        self._raised: BaseException | None = None
+        self._collector: DriverCollector | None = None
+
+    def take(self) -> tuple[NodeVisit, ...]:
+        """Return the visits since the last call."""
+        visits, self.visits = tuple(self.visits), []
+        self._open.clear()
+        self._emitting.clear()
+        return visits
+
+    def _enter(self, node: str, record: TracedRecord | None) -> NodeVisit:
+        caller = self._open[-1] if self._open else None
+        if caller is not None and record is not None and (not self._emitting or self._emitting[-1] is not caller):
+            caller.outputs.append(record)  # forwarded to one child
+        visit = NodeVisit(node, len(self._open), record)
+        self.visits.append(visit)
+        self._open.append(visit)
+        return visit
+
+    def _failed(self, visit: NodeVisit, error: BaseException) -> None:
+        if self._raised is not error:
+            self._raised = visit.error = error
+
+    # ---- Meter
+
+    def bind(self, services: Any) -> None:
+        """Note drops, too."""
+        drop = services.drop
+
+        def noted(reason: str, node: str, needed_grace_ms: int = 0) -> None:
+            drop(reason, node, needed_grace_ms)
+            visit = next((each for each in reversed(self._open) if each.node == node), None)
+            if visit is None:
+                visit = NodeVisit(node, len(self._open), None)
+                self.visits.append(visit)
+            visit.drops.append(reason)
+
+        services.drop = noted
+
+    def entry(self, node: Node, entry: Process, *, terminal: bool) -> Process:
+        name, sends = node.name, isinstance(node, SinkNode)
+
+        def visited(key: object, value: object, timestamp: int, headers: Headers) -> None:
+            visit = self._enter(name, _copied(key, value, timestamp, headers))
+            sent = [] if self._collector is None else self._collector.sent
+            before = len(sent)
+            try:
+                entry(key, value, timestamp, headers)
+            except BaseException as error:
+                self._failed(visit, error)
+                raise
+            finally:
+                self._open.pop()
+                if sends:
+                    visit.sent += map(SentRecord._make, sent[before:])
+
+        return visited
+
+    def output(self, node: Node, forward: Process) -> Process:
+        name = node.name
+
+        def emitted(key: object, value: object, timestamp: int, headers: Headers) -> None:
+            alone = not self._open or self._open[-1].node != name
+            visit = self._enter(name, None) if alone else self._open[-1]
+            visit.outputs.append(_copied(key, value, timestamp, headers))
+            self._emitting.append(visit)
+            try:
+                forward(key, value, timestamp, headers)
+            finally:
+                self._emitting.pop()
+                if alone:
+                    self._open.pop()
+
+        return emitted
+
+    def store(self, builder: StoreBuilder, store: Any) -> None:
+        if builder.headers and hasattr(store, "plain"):
+            self.store(builder, store.plain)
+        if getattr(store, "cached", None) is not None:
+            store.cached = None  # operators would use its entries without a call
+        if hasattr(store, "indexable"):
+            store.indexable = False  # an index reads the whole store
+        inner = [False]
+        for method, call in _CALLS.items():
+            inside = getattr(store, method, None)
+            if inside is not None:
+                setattr(store, method, self._noted(builder.name, store, method, call, inside, inner))
+
+    def collector(self, collector: RecordCollector) -> RecordCollector:
+        assert isinstance(collector, DriverCollector)
+        self._collector = collector
+        return collector
+
+    def _noted(self, name: str, store: Any, method: str, call: str, inside: Callable[..., Any], inner: list[bool]) -> Callable[..., Any]:
+        """Return a store's call that is noted, except when the store itself makes it."""
+        row_of = _row_reader(store, method) if call in _WRITES else None
+
+        def peek(given: tuple[Any, ...]) -> Any:
+            return None if row_of is None else own_copy(row_of(*given))
+
+        def noted(*given: Any, **named: Any) -> Any:
+            if inner[0] or not self._open:
+                return inside(*given, **named)
+            inner[0] = True
+            try:
+                before = peek(given)
+                found = inside(*given, **named)
+                if call in _WRITES:
+                    self._open[-1].stores.append(StoreAccess(name, call, _key_of(store, method, given), before, peek(given)))
+                    return found
+            finally:
+                inner[0] = False
+            rows: Any = [] if isinstance(found, Iterator) else own_copy(found)
+            self._open[-1].stores.append(StoreAccess(name, call, _key_of(store, method, given), rows, rows))
+            return _seen(found, rows) if isinstance(found, Iterator) else found
+
+        return noted
+
+
+def _copied(key: object, value: object, timestamp: int, headers: Headers) -> TracedRecord:
+    return TracedRecord(own_copy(key), own_copy(value), timestamp, list(headers or ()))
+
+
+def _seen(rows: Iterator[Any], seen: list[Any]) -> Iterator[Any]:
+    for row in rows:
+        seen.append(own_copy(row))
+        yield row
+
+
+_RAW = frozenset({
+    "put_raw", "put_item", "get_raw", "delete_raw", "fetch_raw", "find_raw", "fetch_key_raw", "prefix_scan_raw",
+})  # fmt: skip
+
+
+def _row_reader(store: Any, method: str) -> Callable[..., Any] | None:
+    """Return the read of the row that a write changes, with the write's arguments; None if the store has none."""
+    raw, get_raw = method in _RAW, getattr(store, "get_raw", None)
+    fetch_raw, fetch_session = getattr(store, "fetch_raw", None), getattr(store, "fetch_session", None)
+    if method == "put_all":
+        return None
+    if fetch_session is not None:
+        if raw:
+            return lambda key, start, end, *_: fetch_session(store.key_serde.deserialize(key), start, end)
+        return lambda session, *_: fetch_session(session.key, session.start, session.end)
+    if fetch_raw is not None:
+        if getattr(store, "_sequence", None) is not None:
+            return None  # several values under one key and time
+        return lambda key, _, start: fetch_raw(key if raw else store.serialize_key(key), start)
+    if get_raw is not None:
+        return lambda key, *_: get_raw(key if raw else store.serialize_key(key))
+    get = getattr(store, "get", None)
+    return None if get is None else lambda key, *_: get(key)
+
+
+def _key_of(store: Any, method: str, given: tuple[Any, ...]) -> Any:
+    """Return the key of a call, and what else says which rows it means."""
+    if not given:
+        return None
+    key = store.key_serde.deserialize(given[0]) if method in _RAW and isinstance(given[0], bytes) else own_copy(given[0])
+    if isinstance(key, Windowed):
+        return key
+    if hasattr(store, "fetch_session") and method == "put_raw":
+        return Windowed(key, given[1], given[2])
+    if method in ("put", "put_raw") and hasattr(store, "fetch_raw"):
+        return key, given[2]
+    if method in ("put", "put_raw", "put_item", "put_if_absent") and getattr(store, "get", None) is not None:
+        return key
+    given = tuple(own_copy(each) for each in given[1:] if not callable(each) and not isinstance(each, ContextSnapshot))
+    return (key, *given) if given else key

@@ -1,0 +1,327 @@
+"""`TaskReplica`: a copy of one task as of a commit, in which records are processed again, one by one.
+
+Actors: a `StreamTask` like that of an instance, over a private copy of its stores; the `DriverHost` and `DriverCollector` of the test
+driver around it, so nothing reaches a broker; a `TraceMeter` from the first traced record on. The way of a replica: 1. it opens a copy of
+the stores as of the commit, with the offsets, times and metadata of that commit (as a take-over does) · 2. `run_to` processes what comes
+before a record, and commits · 3. it opens the task again over the same stores, traced · 4. `step_record` processes one record, and commits.
+
+Invariants: a record is handed to the task when its partition has no other one there, so a record that cannot be read fails in its own
+step; wherever the application decided by its own timing, the replica decides by the records: it does not wait (``max.task.idle.ms``), it
+commits before the record and after each one that is stepped, and wall-clock punctuations never run. Functions run on the caller's thread.
+In-memory stores are kept in the copy, too: their rows are expected there under the store's name.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, cast
+
+from kstreams_repl.engine.commit.offset_metadata import STREAM_TIME, OffsetMetadata
+from kstreams_repl.engine.partitioning import partition_for_key
+from kstreams_repl.engine.runtime.calls.call_results import ResultLog
+from kstreams_repl.engine.runtime.task import StreamTask, TaskSpec
+from kstreams_repl.engine.stores.engine.environment import Engine, Environment, Row
+from kstreams_repl.host.instance.initialization.start_offsets import StartOffset, restore_progress
+from kstreams_repl.repl.past.record_trace import RecordTrace, SentRecord, TraceMeter
+from kstreams_repl.system.errors import IllegalStateError, KStreamsError
+from kstreams_repl.system.types import RecordBatch, RecordPosition, TopicPartition
+from kstreams_repl.test_driver.host import DriverCollector, DriverHost
+
+_CALLS_MS = 60_000
+"""How long a call of an asynchronous node, and its tries, may take on the replica's clock."""
+Starts = Mapping[TopicPartition, StartOffset]
+"""By input partition, the committed offset and its metadata."""
+
+
+class TaskReplica:
+    """A copy of one task as of a commit.
+
+    Args:
+        spec: the task's description; the replica's own settings replace ``num.threads.per.task`` (1) and ``max.task.idle.ms`` (-1).
+        state: a directory with the task's LMDB environment as of the commit, which no one has open; it is copied. None: empty stores.
+        starts: the committed offset of each input partition, and its metadata.
+        global_stores: the stores of global tables by name; they are read only.
+        results: durable results of asynchronous nodes (`engine.runtime.calls.call_results.ResultLog`). A function without a result here
+            is called again, with whatever effects it has.
+        now: what the wall clock shows (ms).
+        partitions: (topic) -> number of partitions, for sinks; None: 1 each.
+
+    Attributes:
+        now: what the wall clock shows (ms); set it before a record.
+        sent: what was sent since the replica was made, oldest first.
+
+    Raises:
+        StateStoreError: the environment cannot be opened.
+        StreamsProcessingError: a processor's `init` raised.
+    """
+
+    def __init__(
+        self,
+        spec: TaskSpec,
+        *,
+        starts: Starts,
+        state: Path | None = None,
+        global_stores: Mapping[str, object] | None = None,
+        results: ResultLog | None = None,
+        now: int = 0,
+        partitions: Callable[[str], int] | None = None,
+    ) -> None:
+        stores = tuple(replace(builder, persistent=True, follows_default=False) for builder in spec.subtopology.stores)
+        config = spec.config.with_(**{"num.threads.per.task": 1, "max.task.idle.ms": -1})
+        self.spec = replace(spec, subtopology=replace(spec.subtopology, stores=stores), config=config)
+        self.now = now
+        self._starts, self._global_stores, self._results = dict(starts), global_stores, results
+        self._collector = DriverCollector(_Topics(partitions or (lambda topic: 1)))
+        self._records: dict[TopicPartition, list[RecordBatch]] = {partition: [] for partition in spec.partitions}
+        self._given = {partition: start.offset for partition, start in starts.items()}
+        self._commit_id = 0
+        self._meter: TraceMeter | None = None
+        self._undo = ExitStack()
+        try:
+            host = self._new_host()
+            self._environment: Environment = host.environment(state)
+            self._open(host)
+        except BaseException:
+            self._undo.close()
+            raise
+
+    @property
+    def sent(self) -> list[SentRecord]:
+        return list(map(SentRecord._make, self._collector.sent))
+
+    @property
+    def stores(self) -> Mapping[str, Any]:
+        """The task's stores by name, as processors see them."""
+        return self._task.stores
+
+    @property
+    def noted(self) -> NotedReads:
+        """What the traced records read of the stores as they were before them."""
+        if self._meter is None:
+            raise IllegalStateError("no record was traced", hint="call step_record first")
+        return self._noted
+
+    @property
+    def starts(self) -> Starts:
+        """The offsets and metadata of the replica's last commit."""
+        return dict(self._starts)
+
+    def _new_host(self) -> DriverHost:
+        host = DriverHost(self.spec.config, lambda: self.now, results=self._results)
+        self._undo.callback(host.close)
+        return host
+
+    def _open(self, host: DriverHost) -> None:
+        self._host = host
+        self._task = task = StreamTask(
+            self.spec,
+            environment=self._environment,
+            collector=self._collector,
+            wall_clock=lambda: self.now,
+            global_stores=self._global_stores,
+            meter=self._meter,
+        )
+        self._undo.callback(task.close)
+        host.give(task)
+        restore_progress(task, self._starts)
+        task.initialize()
+        task.pass_punctuations()
+
+    def feed(self, partition: TopicPartition, batch: RecordBatch) -> None:
+        """Append records of an input partition, with their offsets; those before its start offset are passed over.
+
+        Raises:
+            IllegalStateError: the task does not read the partition.
+        """
+        if partition not in self._records:
+            raise IllegalStateError(
+                f"task {self.spec.task_id} does not read {partition}",
+                hint=f"it reads {', '.join(map(str, self._records))}",
+                topic=partition.topic,
+                partition=partition.partition,
+            )
+        if len(batch):
+            self._records[partition].append(batch)
+
+    def run_to(self, position: RecordPosition) -> int:
+        """Process the records that a task takes before the record at a position, and commit; return how many.
+
+        Raises:
+            StreamsProcessingError: a function raised at an earlier record; the replica can only be closed.
+            SerializationError: an earlier record cannot be read.
+            IllegalStateError: it was called before, or a record was stepped; or a record waits for a call of an asynchronous node.
+        """
+        if self._meter is not None:
+            raise IllegalStateError("a replica runs to one record, before it steps", hint="make a new one")
+        task, done = self._task, 0
+        target = TopicPartition(position.topic, position.partition)
+        alone = len(self._records) == 1
+        for partition in self._records:
+            last = position.offset + (not alone) if partition == target else None
+            for batch in self._waiting(partition, last):
+                task.add_records(partition, batch)
+        while (following := task.next_record) is not None and not (following[:2] == target and following.offset >= position.offset):
+            taken = task.process(task.buffered if alone else 1)
+            if not self._finish_calls() and not taken:
+                raise IllegalStateError(f"{following} waits for a call of an asynchronous node that does not end within a minute")
+            done += taken
+            task.punctuate_stream_time()
+        self._trace()
+        return done
+
+    def step_record(self) -> RecordTrace | None:
+        """Process the next record, and commit; return what happened, errors included. None: there is no further record.
+
+        Raises:
+            IllegalStateTransitionError: the record before failed.
+        """
+        if self._meter is None:
+            self._trace()
+        meter, task = self._meter, self._task
+        assert meter is not None
+        before = len(self._collector.sent)
+        position: RecordPosition | None = None
+        failure: KStreamsError | None = None
+        try:
+            for partition, queue in task.queues.items():
+                if not queue.has_head and (first := next(self._waiting(partition), None)) is not None:
+                    one = first.part(slice(1))
+                    position = RecordPosition(*partition, one.offsets[0])
+                    task.add_records(partition, one)
+                    self._given[partition] = one.offsets[0] + 1
+            position = task.next_record
+            if position is None:
+                return None
+            task.process(1)
+            self._finish_calls()
+            task.punctuate_stream_time()
+            self._commit()
+        except KStreamsError as error:
+            failure = error
+        assert position is not None
+        return RecordTrace(position, meter.take(), tuple(self.sent[before:]), failure)
+
+    def close(self) -> None:
+        """Close the task and remove its stores; idempotent."""
+        self._undo.close()
+
+    def __enter__(self) -> TaskReplica:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    # ---- inside
+
+    def _waiting(self, partition: TopicPartition, end: int | None = None) -> Iterator[RecordBatch]:
+        """Return the records of a partition that the task has not got, up to an offset."""
+        for batch in self._records[partition]:
+            rest = batch.part(slice(bisect_left(batch.offsets, self._given[partition]), None))
+            rest = rest if end is None else rest.before(end)
+            if len(rest):
+                yield rest
+
+    def _finish_calls(self) -> bool:
+        """Run the calls of asynchronous nodes, and let the clock pass for those that take time; return whether any ended."""
+        ended, until = False, self.now + _CALLS_MS
+        due: int | None = self.now
+        while due is not None:
+            self.now = due
+            while self._host.run_calls():
+                ended = bool(self._task.replay()) or ended
+            following = self._host.time_of_calls(until)
+            due = following if following != due else None
+        return ended
+
+    def _commit(self) -> None:
+        plan = self._task.prepare_commit()
+        self._commit_id += 1
+        self._task.post_commit(self._commit_id, {})
+        entries = {**plan.metadata, STREAM_TIME: plan.stream_time}
+        for partition, start in self._starts.items():
+            metadata = OffsetMetadata(plan.partition_times.get(partition, -1), entries)
+            self._starts[partition] = StartOffset(plan.offsets.get(partition, start.offset), metadata)
+
+    def _trace(self) -> None:
+        """Open the task again over the same stores, traced: nothing is cached, so all that a record reads is seen."""
+        self._commit()
+        self._task.close()
+        self._environment.recycle()
+        self._noted = NotedReads(self._environment)
+        self._environment, self._meter = cast(Environment, self._noted), TraceMeter()
+        self._given = {partition: start.offset for partition, start in self._starts.items()}
+        self._open(self._new_host())
+
+
+class NotedReads:
+    """`engine.stores.engine.environment.Environment` that notes the rows and attributes which were read before they were written.
+
+    Attributes:
+        rows: by engine, the bytes of each row that was read and existed.
+        attributes: by name.
+    """
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+        self.rows: dict[str, dict[bytes, bytes]] = {}
+        self.attributes: dict[str, bytes] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._environment, name)
+
+    def engine(self, name: str, *, persistent: bool = True) -> Engine:
+        return _NotedEngine(self._environment.engine(name, persistent=persistent), self.rows.setdefault(name, {}))
+
+    def attribute(self, name: str) -> bytes | None:
+        value = self._environment.attribute(name)
+        if value is not None:
+            self.attributes.setdefault(name, value)
+        return value
+
+
+class _NotedEngine:
+    def __init__(self, engine: Engine, read: dict[bytes, bytes]) -> None:
+        self._engine, self._read = engine, read
+        self._written: set[bytes] = set()
+        self.name, self.approximate_count, self.delete_range = engine.name, engine.approximate_count, engine.delete_range
+
+    def get(self, key: bytes) -> bytes | None:
+        value = self._engine.get(key)
+        if value is not None and key not in self._written:
+            self._read.setdefault(key, value)
+        return value
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        self._written.add(key)
+        self._engine.put(key, value)
+
+    def put_many(self, keys: list[bytes], values: list[bytes | None]) -> None:
+        self._written.update(keys)
+        self._engine.put_many(keys, values)
+
+    def range(
+        self, low: bytes | None = None, high: bytes | None = None, reverse: bool = False, limit: int | None = None
+    ) -> Iterator[Row]:
+        return self._noted(self._engine.range(low, high, reverse, limit))
+
+    def _noted(self, rows: Iterator[Row]) -> Iterator[Row]:
+        for key, value in rows:
+            if key not in self._written:
+                self._read.setdefault(key, value)
+            yield key, value
+
+
+class _Topics:
+    """`test_driver.host.CollectorTopics` of output topics with these numbers of partitions."""
+
+    def __init__(self, partitions: Callable[[str], int]) -> None:
+        self.partitions = partitions
+
+    def partition_of(self, topic: str, key: bytes | None) -> int:
+        count = self.partitions(topic)
+        return 0 if key is None or count == 1 else partition_for_key(key, count)
