@@ -47,8 +47,8 @@ EXPECTED = {
         WaitingRecord WrittenTable
     """,
     "kstreams_repl.testing": """
-        CapturedForward CapturedPunctuator MockProcessorContext ProducedRecord RecordedRecord Recording StandaloneCluster TestInputTopic
-        TestOutputTopic TestRecord TopologyTestDriver outputs_of recording_fixture tables
+        CapturedForward CapturedPunctuator MockProcessorContext ProducedRecord RecordedRecord Recording StandaloneCluster TaskState
+        TestInputTopic TestOutputTopic TestRecord TopologyTestDriver outputs_of recording_fixture tables
     """,
     "kstreams_repl.types": """
         AggregationWithHeaders BranchedKStream CallContext Cancellable CogroupedKStream CustomSensor ErrorContext Node ProcessingContext

@@ -10,6 +10,7 @@ A cached store forwards at the commit that follows the record, as in a test driv
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -63,7 +64,7 @@ class StoreAccess(NamedTuple):
     after: Any
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class NodeVisit:
     """One visit of a node; complete when its record is.
 
@@ -85,8 +86,25 @@ class NodeVisit:
     drops: list[str] = field(default_factory=list)
     error: BaseException | None = None
 
+    def table(self) -> Table:
+        """Return what it got, did and gave, a row for each."""
+        rows: list[tuple[object, ...]] = [] if self.input is None else [("input", *self.input[:3])]
+        rows += [("output", *output[:3]) for output in self.outputs]
+        rows += [(f"{access.call} {access.store}", access.key, _change_text(access), None) for access in self.stores]
+        rows += [(f"sent to {sent.topic}-{sent.partition}", sent.key, sent.value, sent.timestamp) for sent in self.sent]
+        rows += [("dropped", None, reason, None) for reason in self.drops]
+        return Table.of(
+            ("", "key", "value", "timestamp"), rows, title=self.node, warning="" if self.error is None else repr(self.error)
+        )
 
-@dataclass(frozen=True, slots=True)
+    def __repr__(self) -> str:
+        return self.table().text()
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        return self.table()._repr_mimebundle_(include, exclude)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class RecordTrace:
     """What happened to one record; shows itself as a table with a row for each visit.
 
@@ -102,6 +120,11 @@ class RecordTrace:
     sent: tuple[SentRecord, ...]
     error: KStreamsError | None = None
 
+    @property
+    def raised(self) -> BaseException | None:
+        """What was raised first, whether or not a handler went on; None: nothing was."""
+        return next((visit.error for visit in self.visits if visit.error is not None), self.error)
+
     def table(self, current: int | None = None) -> Table:
         """Return a row for each visit: node, input, outputs, accesses of stores, drops and errors.
 
@@ -115,7 +138,7 @@ class RecordTrace:
                 *((None, None, None) if visit.input is None else visit.input[:3]),
                 ", ".join(f"{output.key!r}: {output.value!r}" for output in visit.outputs)
                 or ", ".join(f"{sent.topic}-{sent.partition}" for sent in visit.sent),
-                "; ".join(_access_text(access) for access in visit.stores),
+                "; ".join(f"{access.call} {access.store}[{access.key!r}]: {_change_text(access)}" for access in visit.stores),
                 "; ".join([*(f"dropped: {reason}" for reason in visit.drops), *([repr(visit.error)] if visit.error else [])]),
             )
             for index, visit in enumerate(self.visits)
@@ -131,9 +154,8 @@ class RecordTrace:
         return self.table()._repr_mimebundle_(include, exclude)
 
 
-def _access_text(access: StoreAccess) -> str:
-    change = f"{access.before!r}" if access.before is access.after else f"{access.before!r} → {access.after!r}"
-    return f"{access.call} {access.store}[{access.key!r}]: {change}"
+def _change_text(access: StoreAccess) -> str:
+    return f"{access.before!r}" if access.before is access.after else f"{access.before!r} → {access.after!r}"
 
 
 _CALLS = CALLS | {
@@ -186,7 +208,8 @@ class TraceMeter:
 
         def noted(reason: str, node: str, needed_grace_ms: int = 0) -> None:
             drop(reason, node, needed_grace_ms)
-            visit = next((each for each in reversed(self._open) if each.node == node), None)
+            failed = (each for each in reversed(self.visits) if each.node == node and each.error is not None)  # a handler skips it
+            visit = next((each for each in reversed(self._open) if each.node == node), None) or next(failed, None)
             if visit is None:
                 visit = NodeVisit(node, len(self._open), None)
                 self.visits.append(visit)
@@ -253,7 +276,12 @@ class TraceMeter:
         row_of = _row_reader(store, method) if call in _WRITES else None
 
         def peek(given: tuple[Any, ...]) -> Any:
-            return None if row_of is None else own_copy(row_of(*given))
+            with suppress(Exception):  # the call itself says what is wrong with its arguments
+                return None if row_of is None else own_copy(row_of(*given))
+
+        def key_of(given: tuple[Any, ...]) -> Any:
+            with suppress(Exception):
+                return _key_of(store, method, given)
 
         def noted(*given: Any, **named: Any) -> Any:
             if inner[0] or not self._open:
@@ -263,12 +291,12 @@ class TraceMeter:
                 before = peek(given)
                 found = inside(*given, **named)
                 if call in _WRITES:
-                    self._open[-1].stores.append(StoreAccess(name, call, _key_of(store, method, given), before, peek(given)))
+                    self._open[-1].stores.append(StoreAccess(name, call, key_of(given), before, peek(given)))
                     return found
             finally:
                 inner[0] = False
             rows: Any = [] if isinstance(found, Iterator) else own_copy(found)
-            self._open[-1].stores.append(StoreAccess(name, call, _key_of(store, method, given), rows, rows))
+            self._open[-1].stores.append(StoreAccess(name, call, key_of(given), rows, rows))
             return _seen(found, rows) if isinstance(found, Iterator) else found
 
         return noted

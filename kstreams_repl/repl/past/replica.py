@@ -14,7 +14,7 @@ In-memory stores are kept in the copy, too: their rows are expected there under 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +26,8 @@ from kstreams_repl.engine.partitioning import partition_for_key
 from kstreams_repl.engine.runtime.calls.call_results import ResultLog
 from kstreams_repl.engine.runtime.task import StreamTask, TaskSpec
 from kstreams_repl.engine.stores.engine.environment import Engine, Environment, Row
+from kstreams_repl.engine.topology.nodes import Node
+from kstreams_repl.engine.topology.store_builder import StoreKind
 from kstreams_repl.host.instance.initialization.start_offsets import StartOffset, restore_progress
 from kstreams_repl.repl.past.record_trace import RecordTrace, SentRecord, TraceMeter
 from kstreams_repl.system.errors import IllegalStateError, KStreamsError
@@ -53,7 +55,6 @@ class TaskReplica:
 
     Attributes:
         now: what the wall clock shows (ms); set it before a record.
-        sent: what was sent since the replica was made, oldest first.
 
     Raises:
         StateStoreError: the environment cannot be opened.
@@ -89,10 +90,6 @@ class TaskReplica:
         except BaseException:
             self._undo.close()
             raise
-
-    @property
-    def sent(self) -> list[SentRecord]:
-        return list(map(SentRecord._make, self._collector.sent))
 
     @property
     def stores(self) -> Mapping[str, Any]:
@@ -148,8 +145,12 @@ class TaskReplica:
         if len(batch):
             self._records[partition].append(batch)
 
-    def run_to(self, position: RecordPosition) -> int:
+    def run_to(self, position: RecordPosition, *, nodes: Sequence[Node] | None = None) -> int:
         """Process the records that a task takes before the record at a position, and commit; return how many.
+
+        Args:
+            position: of a record that was fed; if its partition lacks it, the replica stops before the first one beyond it.
+            nodes: what the task consists of from that record on: its own nodes with other functions. None: they stay.
 
         Raises:
             StreamsProcessingError: a function raised at an earlier record; the replica can only be closed.
@@ -171,7 +172,7 @@ class TaskReplica:
                 raise IllegalStateError(f"{following} waits for a call of an asynchronous node that does not end within a minute")
             done += taken
             task.punctuate_stream_time()
-        self._trace()
+        self._trace(nodes)
         return done
 
     def step_record(self) -> RecordTrace | None:
@@ -184,7 +185,7 @@ class TaskReplica:
             self._trace()
         meter, task = self._meter, self._task
         assert meter is not None
-        before = len(self._collector.sent)
+        self._collector.sent.clear()
         position: RecordPosition | None = None
         failure: KStreamsError | None = None
         try:
@@ -204,7 +205,14 @@ class TaskReplica:
         except KStreamsError as error:
             failure = error
         assert position is not None
-        return RecordTrace(position, meter.take(), tuple(self.sent[before:]), failure)
+        return RecordTrace(position, meter.take(), tuple(map(SentRecord._make, self._collector.sent)), failure)
+
+    def read_rows_of(self, key: bytes | None) -> None:
+        """Read the row of a serialized key in each key-value store, as of the last commit: what a record that failed did not come to."""
+        self._environment.rollback()
+        for builder in self.spec.subtopology.stores:
+            if key is not None and builder.kind in (StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE):
+                self._environment.engine(builder.name).get(key)
 
     def close(self) -> None:
         """Close the task and remove its stores; idempotent."""
@@ -247,7 +255,7 @@ class TaskReplica:
             metadata = OffsetMetadata(plan.partition_times.get(partition, -1), entries)
             self._starts[partition] = StartOffset(plan.offsets.get(partition, start.offset), metadata)
 
-    def _trace(self) -> None:
+    def _trace(self, nodes: Sequence[Node] | None = None) -> None:
         """Open the task again over the same stores, traced: nothing is cached, so all that a record reads is seen."""
         self._commit()
         self._task.close()
@@ -255,6 +263,8 @@ class TaskReplica:
         self._noted = NotedReads(self._environment)
         self._environment, self._meter = cast(Environment, self._noted), TraceMeter()
         self._given = {partition: start.offset for partition, start in self._starts.items()}
+        if nodes is not None:
+            self.spec = replace(self.spec, subtopology=replace(self.spec.subtopology, nodes=tuple(nodes)))
         self._open(self._new_host())
 
 
@@ -270,6 +280,12 @@ class NotedReads:
         self._environment = environment
         self.rows: dict[str, dict[bytes, bytes]] = {}
         self.attributes: dict[str, bytes] = {}
+
+    def add(self, other: NotedReads) -> None:
+        """Add what another replica read of the same state."""
+        for name, rows in other.rows.items():
+            self.rows[name] = {**rows, **self.rows.get(name, {})}
+        self.attributes |= other.attributes
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._environment, name)
@@ -300,7 +316,7 @@ class _NotedEngine:
         self._written.add(key)
         self._engine.put(key, value)
 
-    def put_many(self, keys: list[bytes], values: list[bytes | None]) -> None:
+    def put_many(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
         self._written.update(keys)
         self._engine.put_many(keys, values)
 

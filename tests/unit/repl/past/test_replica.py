@@ -8,12 +8,13 @@ import pytest
 
 import kstreams_repl as ks
 from kstreams_repl.repl.past.replica import TaskReplica
+from kstreams_repl.system.types import RecordBatch, TopicPartition
 from kstreams_repl.testing import TopologyTestDriver
-from tests.unit.repl.past.workloads import Feeder, everything, from_the_start, random_input, rows_of, spec_of
+from tests.unit.repl.past.workloads import Feeder, batches, everything, from_the_start, random_input, rows_of, spec_of
 
 
-@pytest.mark.parametrize(("seed", "cache"), [(1, 0), (2, 10_000_000)])
-def test_a_thousand_stepped_records_are_byte_equal_to_the_deployed_engine(seed: int, cache: int) -> None:
+@pytest.mark.parametrize(("seed", "count", "cache"), [(1, 300, 0), (2, 1000, 10_000_000)])
+def test_stepped_records_are_byte_equal_to_the_deployed_engine(seed: int, count: int, cache: int) -> None:
     topology = everything()
     spec = spec_of(topology, statestore_cache_max_bytes=cache)
     config = {"statestore.cache.max.bytes": cache}
@@ -22,7 +23,7 @@ def test_a_thousand_stepped_records_are_byte_equal_to_the_deployed_engine(seed: 
         TaskReplica(spec, starts=from_the_start(spec)) as replica,
     ):
         feeder, dropped = Feeder(replica), 0
-        for number, piped in enumerate(random_input(seed, 1000)):
+        for number, piped in enumerate(random_input(seed, count)):
             driver.pipe_bytes(*piped)
             feeder.feed(*piped)
             trace = replica.step_record()
@@ -43,3 +44,105 @@ def test_a_thousand_stepped_records_are_byte_equal_to_the_deployed_engine(seed: 
         assert dropped == driver.dropped > 0
         task: Any = driver._task
         assert rows_of(replica._environment, replica.spec) == rows_of(task.environment, replica.spec)
+
+
+def test_running_to_a_record_equals_stepping_to_it() -> None:
+    spec, rows = spec_of(everything()), sorted(random_input(3, 400), key=lambda row: row[3])
+    for number, position in ((0, "orders-0@0"), (1, "orders-0@150"), (2, "names-0@40")):
+        target = ks.types.RecordPosition.parse(position)
+        with TaskReplica(spec, starts=from_the_start(spec)) as stepped, TaskReplica(spec, starts=from_the_start(spec)) as ran:
+            for partition, batch in batches(rows).items():
+                stepped.feed(partition, batch)
+                ran.feed(partition, batch)
+            traces = []
+            while not traces or traces[-1].position != target:
+                trace = stepped.step_record()
+                assert trace is not None
+                traces.append(trace)
+            assert ran.run_to(target) == len(traces) - 1, number
+            trace = ran.step_record()
+            assert trace is not None and trace.position == target
+            assert trace.sent == traces[-1].sent
+            assert rows_of(ran._environment, ran.spec) == rows_of(stepped._environment, stepped.spec)
+
+
+def test_a_replica_goes_on_from_a_commit_with_its_times_and_its_state(tmp_path: Any) -> None:
+    spec, rows = spec_of(everything()), sorted(random_input(4, 300), key=lambda row: row[3])
+    target = ks.types.RecordPosition("orders", 0, 100)
+    with TaskReplica(spec, starts=from_the_start(spec)) as first:
+        for partition, batch in batches(rows).items():
+            first.feed(partition, batch)
+        first.run_to(target)
+        first._environment.copy_to(str(tmp_path / "state"))  # type: ignore[attr-defined]
+        starts, expected = first.starts, [first.step_record() for _ in range(50)]
+    assert starts[TopicPartition("orders", 0)].offset == 100
+    with TaskReplica(spec, starts=starts, state=tmp_path / "state") as second:
+        for partition, batch in batches(rows).items():
+            second.feed(partition, batch)
+        assert second.run_to(target) == 0
+        again = [second.step_record() for _ in range(50)]
+    assert [trace.sent for trace in again if trace] == [trace.sent for trace in expected if trace]
+
+
+def test_a_trace_shows_nodes_in_order_with_inputs_outputs_and_rows() -> None:
+    spec = spec_of(everything())
+    with TaskReplica(spec, starts=from_the_start(spec)) as replica:
+        feeder, long = Feeder(replica), ks.serdes.long.serialize
+        feeder.feed("names", b"a", b"ann", 1000)
+        feeder.feed("orders", b"a", long(3), 1001)
+        feeder.feed("orders", b"a", long(7), 1002)
+        assert replica.step_record() is not None
+        trace = replica.step_record()
+        assert trace is not None and str(trace.position) == "orders-0@0"
+        visits = {visit.node: visit for visit in trace.visits}
+        assert [visit.node for visit in trace.visits][:5] == ["orders", "good", "plus-one", "twice", "to-kept"]
+        assert visits["twice"].input == ("a", 4, 1001, []) and visits["twice"].outputs == [("a", 8, 1001, [])]
+        assert visits["to-kept"].sent == [("kept", b"a", long(8), 1001, [], 0)]
+        assert visits["join"].stores == [("names", "get", "a", ("ann", 1000), ("ann", 1000))]
+        [get, put] = [access for access in visits["running"].stores if access.store == "running"][:2]
+        assert get == ("running", "get", "a", None, None) and put == ("running", "put", "a", None, 3)
+        [counted, flushed] = [visit for visit in trace.visits if visit.node == "count"]
+        assert counted.stores[-1] == ("counts", "put", "a", None, (1, 1001)) and counted.outputs == []
+        assert flushed.input is None and flushed.outputs == [("a", (1, None, True), 1001, [])]
+        assert visits["running"].outputs == [("a", 3, 1001, [])] and visits["split-odd"].input is not None
+        second = replica.step_record()
+        assert second is not None
+        assert [visit for visit in second.visits if visit.node == "good"][0].outputs == []
+        assert "plus-one" not in {visit.node for visit in second.visits}
+        assert "▶" in second.table(1).text() and "orders-0@1" in second.table().text()
+        assert replica.step_record() is None
+
+
+def test_a_late_record_is_dropped_with_its_reason() -> None:
+    spec = spec_of(everything())
+    with TaskReplica(spec, starts=from_the_start(spec)) as replica:
+        feeder, one = Feeder(replica), ks.serdes.long.serialize(1)
+        feeder.feed("orders", b"a", one, 1000)
+        feeder.feed("orders", b"a", one, 100)
+        assert replica.step_record() is not None
+        trace = replica.step_record()
+        assert trace is not None
+        assert {visit.node for visit in trace.visits if visit.drops} >= {"windows", "sessions"}
+
+
+def test_a_record_that_cannot_be_read_fails_in_its_own_step() -> None:
+    spec = spec_of(everything())
+    with TaskReplica(spec, starts=from_the_start(spec)) as replica:
+        feeder = Feeder(replica)
+        feeder.feed("orders", b"a", ks.serdes.long.serialize(1), 1000)
+        feeder.feed("orders", b"a", b"short", 1001)
+        replica.run_to(ks.types.RecordPosition("orders", 0, 0))
+        first, second = replica.step_record(), replica.step_record()
+        assert first is not None and first.error is None
+        assert second is not None and str(second.position) == "orders-0@1"
+        assert isinstance(second.error, ks.errors.SerializationError)
+
+
+def test_a_partition_of_another_task_is_refused() -> None:
+    spec = spec_of(everything())
+    with TaskReplica(spec, starts=from_the_start(spec)) as replica:
+        with pytest.raises(ks.errors.IllegalStateError, match="does not read other-0"):
+            replica.feed(TopicPartition("other", 0), RecordBatch([None], [None], [0], [0]))
+        assert replica.step_record() is None
+        with pytest.raises(ks.errors.IllegalStateError, match="before it steps"):
+            replica.run_to(ks.types.RecordPosition("orders", 0, 0))

@@ -122,8 +122,10 @@ def batches(rows: list[Piped]) -> dict[TopicPartition, RecordBatch]:
     found: dict[TopicPartition, RecordBatch] = {}
     for topic, key, value, timestamp in rows:
         batch = found.setdefault(TopicPartition(topic, 0), RecordBatch([], [], [], []))
-        for column, item in zip((batch.keys, batch.values, batch.timestamps, batch.offsets), (key, value, timestamp, len(batch)), strict=True):
-            column.append(item)  # type: ignore[attr-defined]
+        batch.offsets.append(len(batch))
+        batch.keys.append(key)
+        batch.values.append(value)
+        batch.timestamps.append(timestamp)
     return found
 
 
