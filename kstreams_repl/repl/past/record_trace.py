@@ -280,7 +280,7 @@ class TraceMeter:
                 return None if row_of is None else own_copy(row_of(*given))
 
         def key_of(given: tuple[Any, ...]) -> Any:
-            with suppress(Exception):
+            with suppress(Exception):  # likewise
                 return _key_of(store, method, given)
 
         def noted(*given: Any, **named: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pdb
+import random
 import subprocess
 import sys
 import traceback
@@ -16,7 +17,7 @@ import kstreams_repl as ks
 from kstreams_repl.engine.runtime.task import TaskSpec
 from kstreams_repl.repl.past.debugger import Debugger
 from kstreams_repl.types import RecordPosition
-from tests.unit.repl.past.workloads import batches, everything, from_the_start, random_input, spec_of
+from tests.unit.repl.past.workloads import batches, buffers, everything, from_the_start, random_input, spec_of
 
 LONG = ks.serdes.long.serialize
 ROOT = Path(__file__).resolve().parents[4]
@@ -62,7 +63,7 @@ def orders(*values: int) -> list[Any]:
 def run_pytest(path: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", str(path)],
-        cwd=path.parent, capture_output=True, text=True, timeout=120, check=False, env=os.environ | {"PYTHONPATH": str(ROOT)},
+        cwd=path.parent, capture_output=True, text=True, timeout=120, check=False, env=os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
     )  # fmt: skip
 
 
@@ -229,6 +230,29 @@ def test_an_error_that_a_handler_skips_is_raised_in_the_debugger_and_the_record_
 
 
 # ---- the test that is written
+
+
+@pytest.mark.parametrize(("make", "cache"), [(everything, 0), (everything, 10_000_000), (buffers, 0), (buffers, 10_000_000)])
+def test_the_state_in_a_saved_test_is_all_that_the_record_needs(make: Any, cache: int, tmp_path: Path) -> None:
+    rows = sorted(random_input(6, 300), key=lambda row: row[3])
+    spec, records = spec_of(make(), statestore_cache_max_bytes=cache), batches(rows)
+    rng = random.Random(7)
+    positions = [RecordPosition(*partition, offset) for partition, batch in records.items() for offset in batch.offsets[20:]]
+    for position in rng.sample(positions, 15):
+        with Debugger(spec, position, starts=from_the_start(spec), records=records) as debugger:
+            text = debugger.save_test(
+                tmp_path / "test_one.py", expect={}, topology=f"tests.unit.repl.past.workloads:{make.__name__}"
+            ).read_text()
+            expected: dict[str, list[Any]] = {}
+            for record in debugger.trace.sent:
+                expected.setdefault(record.topic, []).append((record.key, record.value, record.timestamp, list(record.headers)))
+        space: dict[str, Any] = {}
+        exec(compile(text + "        found.update(driver._outputs)\n", "saved test", "exec"), space)
+        found: dict[str, Any] = {}
+        space["found"] = found
+        next(test for name, test in space.items() if name.startswith("test_"))()
+        came = {topic: [(r.key, r.value, r.timestamp, list(r.headers)) for r in queue] for topic, queue in found.items() if queue}
+        assert came == expected, position
 
 
 def test_a_saved_test_fails_with_the_error_and_passes_after_the_mend(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,12 +11,17 @@ import kstreams_repl as ks
 from kstreams_repl.repl.past.replica import TaskReplica
 from kstreams_repl.system.types import RecordBatch, TopicPartition
 from kstreams_repl.testing import TopologyTestDriver
-from tests.unit.repl.past.workloads import Feeder, batches, everything, from_the_start, random_input, rows_of, spec_of
+from tests.unit.repl.past.workloads import Feeder, batches, buffers, everything, from_the_start, random_input, rows_of, spec_of
 
 
-@pytest.mark.parametrize(("seed", "count", "cache"), [(1, 300, 0), (2, 1000, 10_000_000)])
-def test_stepped_records_are_byte_equal_to_the_deployed_engine(seed: int, count: int, cache: int) -> None:
-    topology = everything()
+@pytest.mark.parametrize(
+    ("make", "seed", "count", "cache"),
+    [(everything, 1, 300, 0), (everything, 2, 1000, 10_000_000), (buffers, 3, 300, 0), (buffers, 4, 1000, 10_000_000)],
+)
+def test_stepped_records_are_byte_equal_to_the_deployed_engine(
+    make: Callable[[], ks.Topology], seed: int, count: int, cache: int
+) -> None:
+    topology = make()
     spec = spec_of(topology, statestore_cache_max_bytes=cache)
     config = {"statestore.cache.max.bytes": cache}
     with (
@@ -43,7 +49,7 @@ def test_stepped_records_are_byte_equal_to_the_deployed_engine(seed: int, count:
             dropped += sum(len(visit.drops) for visit in trace.visits)
         assert dropped == driver.dropped > 0
         task: Any = driver._task
-        assert rows_of(replica._environment, replica.spec) == rows_of(task.environment, replica.spec)
+        assert rows_of(replica._environment, replica.spec) == rows_of(task.environment, task.spec)
 
 
 def test_running_to_a_record_equals_stepping_to_it() -> None:

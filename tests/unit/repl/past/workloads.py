@@ -73,6 +73,52 @@ def everything() -> ks.Topology:
     return builder.build()
 
 
+class Recent(ks.Processor):
+    """Keeps few keys and duplicates by time; forwards how many there are."""
+
+    def init(self, context: Any) -> None:
+        self.context = context
+        self.few, self.log = context.get_state_store("few"), context.get_state_store("log")
+
+    def process(self, record: Any) -> None:
+        if record.key is None:
+            return
+        self.few.put(record.key, (self.few.get(record.key) or 0) + 1)
+        self.log.put(record.key, record.value, record.timestamp)
+        found = list(self.log.fetch(record.key, record.timestamp - 20, record.timestamp + 20))
+        self.context.forward(record.with_value(f"{self.few.get(record.key)} {found}"))
+
+
+def buffers() -> ks.Topology:
+    """Operators and stores that hold records back, keep versions, or keep a bounded number of rows."""
+    builder = ks.StreamsBuilder()
+    orders = builder.stream("orders", key_serde="string", value_serde="long", name="orders")
+    clicks = builder.stream("clicks", key_serde="string", value_serde="long", name="clicks")
+    names = builder.table("names", key_serde="string", value_serde="string", name="names", store="names", history=1000)
+    orders.join(names, lambda value, name: f"{name}:{value}", name="patient", grace=30, key_serde="string", value_serde="long").to(
+        "joined", key_serde="string", value_serde="string", name="to-joined"
+    )
+    grouped = clicks.group_by_key(key_serde="string", value_serde="long")
+    windowed = grouped.windowed_by(ks.TimeWindows.of_size(50, grace=20))
+    windowed.count(store="held", name="held").suppress(ks.Suppressed.until_window_closes()).to_stream(name="final").map(
+        lambda window, n: (f"{window.key}@{window.start}", n), name="plain"
+    ).to("final", key_serde="string", value_serde="long", name="to-final")
+    windowed.emit_strategy(ks.EmitStrategy.ON_WINDOW_CLOSE).reduce(max, store="closed", name="closed").to_stream(name="out").map(
+        lambda window, n: (f"{window.key}@{window.start}", n), name="plain-2"
+    ).to("closed-out", key_serde="string", value_serde="long", name="to-closed")
+    sliding = ks.SlidingWindows.of_time_difference_and_grace(20, 10)
+    grouped.windowed_by(sliding).count(store="sliding", name="sliding")
+    orders.outer_join(clicks, lambda a, b: f"{a}/{b}", ks.JoinWindows.of_time_difference_and_grace(30, 10), name="pair", key_serde="string",
+                      value_serde="long", other_value_serde="long").to(
+        "pairs", key_serde="string", value_serde="string", name="to-pairs")  # fmt: skip
+    stores = ks.Stores
+    builder.add_state_store(stores.key_value_store_builder(stores.lru_map("few", 5), "string", "long"))
+    log = stores.persistent_window_store("log", 500, 1, retain_duplicates=True)
+    builder.add_state_store(stores.window_store_builder(log, "string", "long"))
+    orders.process(Recent, stores=["few", "log"], name="recent").to("recent", key_serde="string", value_serde="string", name="to-recent")
+    return builder.build()
+
+
 def random_input(seed: int, count: int) -> list[Piped]:
     rng = random.Random(seed)
     long = ks.serdes.long.serialize
@@ -130,5 +176,6 @@ def batches(rows: list[Piped]) -> dict[TopicPartition, RecordBatch]:
 
 
 def rows_of(environment: Any, spec: TaskSpec) -> dict[str, dict[bytes, bytes]]:
-    names = [name for store in spec.subtopology.stores for name in (store.name, store.name + ".history")]
-    return {name: dict(environment.engine(name).range(None, None)) for name in names}
+    """All rows of a task's stores; in memory where the description says so."""
+    names = {name: store.persistent for store in spec.subtopology.stores for name in (store.name, store.name + ".history")}
+    return {name: dict(environment.engine(name, persistent=persistent).range(None, None)) for name, persistent in names.items()}
