@@ -42,7 +42,7 @@ from kstreams_repl.test_driver.driver_topics import TestOutputTopic as TestOutpu
 from kstreams_repl.test_driver.driver_topics import TestRecord as TestRecord
 from kstreams_repl.test_driver.driver_topics import serdes_of_topic, time_ms
 from kstreams_repl.test_driver.host import DriverCollector, DriverHost
-from kstreams_repl.test_driver.task_state import TaskState
+from kstreams_repl.test_driver.task_state import TaskState, fill_stores, restore_times
 
 Mode = Literal["exact", "deployed"]
 
@@ -129,7 +129,7 @@ class TopologyTestDriver(RetriesReader):
         for task, host in self._tasks.all:
             host.give(task)
             if state is not None:
-                state.restore(task)
+                restore_times(state, task)
             task.initialize()
             if state is not None:
                 task.pass_punctuations()
@@ -139,7 +139,7 @@ class TopologyTestDriver(RetriesReader):
         host = DriverHost(self.config, self._clock, self._call_latency)
         environment = host.environment() if self._mode == "deployed" else MemoryEnvironment()
         if self._state is not None:
-            self._state.fill(environment, spec)
+            fill_stores(self._state, environment, spec)
         task = StreamTask(
             spec,
             environment=environment,

@@ -44,18 +44,20 @@ class TaskState:
     stream_time: int = -1
     metadata: Mapping[str, int] = field(default_factory=dict)
 
-    def fill(self, environment: Environment, spec: TaskSpec) -> None:
-        """Write the rows into an empty environment; call it before the task opens its stores."""
-        on_disk = {builder.name: builder.persistent for builder in spec.subtopology.stores}
-        for name, rows in self.rows.items():
-            persistent = on_disk.get(name.removesuffix(HISTORY_SUFFIX), True)
-            environment.engine(name, persistent=persistent).put_many(list(rows), list(rows.values()))
-        for name, value in self.attributes.items():
-            environment.set_attribute(name, value)
-        environment.commit({}, 0)
 
-    def restore(self, task: StreamTask) -> None:
-        """Set the task's times and metadata; call it before `StreamTask.initialize`."""
-        for partition in task.queues:
-            task.set_partition_time(partition, self.times.get(partition.topic, -1), self.stream_time)
-        task.set_metadata(self.metadata)
+def fill_stores(state: TaskState, environment: Environment, spec: TaskSpec) -> None:
+    """Write the rows into an empty environment; call it before the task opens its stores."""
+    on_disk = {builder.name: builder.persistent for builder in spec.subtopology.stores}
+    for name, rows in state.rows.items():
+        persistent = on_disk.get(name.removesuffix(HISTORY_SUFFIX), True)
+        environment.engine(name, persistent=persistent).put_many(list(rows), list(rows.values()))
+    for name, value in state.attributes.items():
+        environment.set_attribute(name, value)
+    environment.commit({}, 0)
+
+
+def restore_times(state: TaskState, task: StreamTask) -> None:
+    """Set the task's times and metadata; call it before `StreamTask.initialize`."""
+    for partition in task.queues:
+        task.set_partition_time(partition, state.times.get(partition.topic, -1), state.stream_time)
+    task.set_metadata(state.metadata)

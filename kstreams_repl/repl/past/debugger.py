@@ -132,6 +132,9 @@ class Debugger:
         Raises:
             Exception: what a function raised in the node, as it was raised.
             IllegalStateError: the record failed before, or there is no further record.
+
+        Example:
+            >>> debugger.step()                                               # doctest: +SKIP
         """
         trace = self.trace
         if self._index + 1 < len(trace.visits):
@@ -172,6 +175,10 @@ class Debugger:
         Raises:
             Exception: what a function raised on the way.
             IllegalStateError: the record failed before.
+
+        Example:
+            >>> debugger.breakpoint("total", key="UA")                        # doctest: +SKIP
+            >>> debugger.run()                                                # doctest: +SKIP
         """
         while True:
             try:
@@ -193,6 +200,10 @@ class Debugger:
 
         Raises:
             CallError: the task has no such node, the node has no such function, or `function` cannot be called.
+
+        Example:
+            >>> debugger.edit("share", lambda value: 100 // (value or 1))     # doctest: +SKIP
+            >>> debugger.edit("total", lambda: 0.0, argument="initializer")   # doctest: +SKIP
         """
         found = self._node(node)
         if not callable(function) and not isinstance(function, list):
@@ -216,6 +227,9 @@ class Debugger:
         """Run the record again from the same state, with the edited functions; return what happened, an error included.
 
         The next `step` begins at its first node. The state is a fresh copy: what the record changed before is undone.
+
+        Example:
+            >>> debugger.again()                                              # doctest: +SKIP
         """
         self._close_replica()
         return self.trace
@@ -225,8 +239,14 @@ class Debugger:
     def state(self, store: str) -> Table:
         """Return the rows of a store that the record has touched, before it and up to where the debugger stands.
 
+        Args:
+            store: name of the store.
+
         Raises:
             CallError: the task has no such store.
+
+        Example:
+            >>> debugger.state("totals")                                      # doctest: +SKIP
         """
         stores = [builder.name for builder in self._spec.subtopology.stores]
         if store not in stores:
@@ -257,6 +277,9 @@ class Debugger:
         Raises:
             IllegalStateError: neither `topology` nor a program is known.
             CallError: `expect` names neither an output topic nor a store of the task.
+
+        Example:
+            >>> debugger.save_test("test_orders.py", expect={"out": [("UA", 12)], "totals": {"UA": 12}})   # doctest: +SKIP
         """
         if topology is None and self._program is None:
             raise IllegalStateError("the source text of the topology is not known", hint='save_test(path, topology="module:name")')
@@ -278,7 +301,11 @@ class Debugger:
         return Path(path)
 
     def close(self) -> None:
-        """Remove the copy; idempotent."""
+        """Remove the copy; idempotent.
+
+        Example:
+            >>> debugger.close()                                              # doctest: +SKIP
+        """
         self._close_replica()
 
     def __enter__(self) -> Debugger:
