@@ -10,7 +10,7 @@ import pytest
 import kstreams_repl as ks
 from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
-from kstreams_repl.testing import TopologyTestDriver
+from kstreams_repl.testing import TaskState, TopologyTestDriver
 
 
 def counting() -> StreamsBuilder:
@@ -34,3 +34,20 @@ def test_the_deployed_mode_has_stores_on_disk_which_go_with_the_driver() -> None
 def test_a_mode_that_does_not_exist() -> None:
     with pytest.raises(ValueError, match="mode must be 'exact' or 'deployed', got 'fast'"):
         TopologyTestDriver(counting(), mode="fast")  # type: ignore[arg-type]
+
+
+def test_a_driver_begins_with_the_state_of_a_task() -> None:
+    state = TaskState(
+        rows={"counts": {b"a": bytes(7) + b"\x05" + bytes(7) + b"\x29"}}, offsets={"words": 17}, times={"words": 5}, stream_time=5
+    )
+    modes: list[Any] = ["exact", "deployed"]
+    for mode in modes:
+        with TopologyTestDriver(counting(), mode=mode, state=state) as driver:
+            assert driver.state_store("counts").get("a") == ks.ValueAndTimestamp(41, 5)
+            driver.create_input_topic("words", serdes.string, serdes.string).pipe_input("a", "x", timestamp=1)
+            assert driver.state_store("counts").get("a") == ks.ValueAndTimestamp(42, 5)
+            task = driver._task
+            assert task is not None and task.stream_time == 5 and task.record.offset == -1
+            assert [queue.resume_offset for queue in task.queues.values()] == [18]
+    with pytest.raises(ValueError, match="state is that of one task"):
+        TopologyTestDriver(counting(), state=state, partitions=2)

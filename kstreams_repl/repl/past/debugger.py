@@ -56,8 +56,8 @@ class Debugger:
     """One record in a local copy of its task, and the way it takes through the nodes. Get one from `Application.debug`.
 
     The record runs at the first `step`, in the caller's thread, so that `breakpoint()` in a function opens the debugger there; it runs to
-    its end, a commit included, and steps then walk what happened. The wall clock shows the record's own timestamp. An error is raised by
-    the step that comes to its node, as the function raised it: `%debug` opens the function's frame.
+    its end, a commit included, and steps then walk what happened. The wall clock shows the largest timestamp so far. An error is raised
+    by the step that comes to its node, as the function raised it: `%debug` opens the function's frame.
 
     Args:
         spec: the task that processes the record.
@@ -136,17 +136,16 @@ class Debugger:
         Example:
             >>> debugger.step()                                               # doctest: +SKIP
         """
-        trace = self.trace
-        if self._index + 1 < len(trace.visits):
-            self._index += 1
-            visit = trace.visits[self._index]
-            if visit.error is not None:
-                self._raise(visit.error, trace.error)
-            return visit
-        if trace.error is not None and not any(visit.error is not None for visit in trace.visits):
-            self._raise(trace.error, trace.error)
-        self._next_record()
-        return self.step()
+        while self._index + 1 == len(self.trace.visits):
+            error = self.trace.error
+            if error is not None and not any(visit.error is not None for visit in self.trace.visits):
+                self._raise(error, error)  # not in a node: a record that cannot be read, a punctuation
+            self._next_record()
+        self._index += 1
+        visit = self.trace.visits[self._index]
+        if visit.error is not None:
+            self._raise(visit.error, self.trace.error)
+        return visit
 
     def breakpoint(self, node: str | None = None, *, key: object = _ANY, where: Callable[[Any, Any], object] | None = None) -> None:
         """Have `run` stop at visits that fulfil all of the conditions.
@@ -355,7 +354,7 @@ class Debugger:
 
     def _open(self, *, edited: bool) -> TaskReplica:
         """Return a replica just before the record."""
-        replica = TaskReplica(self._spec, now=self._raw(self.position).timestamps[0], **self._made)
+        replica = TaskReplica(self._spec, **self._made)
         try:
             for partition, batch in self._records.items():
                 replica.feed(partition, batch)

@@ -14,6 +14,7 @@ In-memory stores are kept in the copy, too: their rows are expected there under 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -36,6 +37,7 @@ from kstreams_repl.test_driver.host import DriverCollector, DriverHost
 
 _CALLS_MS = 60_000
 """How long a call of an asynchronous node, and its tries, may take on the replica's clock."""
+_COMMITS_TOGETHER = 500
 Starts = Mapping[TopicPartition, StartOffset]
 """By input partition, the committed offset and its metadata."""
 
@@ -50,11 +52,11 @@ class TaskReplica:
         global_stores: the stores of global tables by name; they are read only.
         results: durable results of asynchronous nodes (`engine.runtime.calls.call_results.ResultLog`). A function without a result here
             is called again, with whatever effects it has.
-        now: what the wall clock shows (ms).
+        now: what the wall clock shows (ms); None: the largest timestamp of the records so far.
         partitions: (topic) -> number of partitions, for sinks; None: 1 each.
 
     Attributes:
-        now: what the wall clock shows (ms); set it before a record.
+        now: what the wall clock shows (ms).
 
     Raises:
         StateStoreError: the environment cannot be opened.
@@ -69,15 +71,17 @@ class TaskReplica:
         state: Path | None = None,
         global_stores: Mapping[str, object] | None = None,
         results: ResultLog | None = None,
-        now: int = 0,
+        now: int | None = None,
         partitions: Callable[[str], int] | None = None,
     ) -> None:
         stores = tuple(replace(builder, persistent=True, follows_default=False) for builder in spec.subtopology.stores)
         config = spec.config.with_(**{"num.threads.per.task": 1, "max.task.idle.ms": -1})
         self.spec = replace(spec, subtopology=replace(spec.subtopology, stores=stores), config=config)
-        self.now = now
+        self._follows_records = now is None
+        self.now = max(0, *(start.metadata.stream_time for start in starts.values())) if now is None else now
         self._starts, self._global_stores, self._results = dict(starts), global_stores, results
         self._collector = DriverCollector(_Topics(partitions or (lambda topic: 1)))
+        self._collector.sent = deque(maxlen=0)  # type: ignore[assignment]  # until a record is traced, nothing of it is kept
         self._records: dict[TopicPartition, list[RecordBatch]] = {partition: [] for partition in spec.partitions}
         self._given = {partition: start.offset for partition, start in starts.items()}
         self._commit_id = 0
@@ -167,6 +171,7 @@ class TaskReplica:
             for batch in self._waiting(partition, last):
                 task.add_records(partition, batch)
         while (following := task.next_record) is not None and not (following[:2] == target and following.offset >= position.offset):
+            self._tell_time()
             taken = task.process(task.buffered if alone else 1)
             if not self._finish_calls() and not taken:
                 raise IllegalStateError(f"{following} waits for a call of an asynchronous node that does not end within a minute")
@@ -190,14 +195,14 @@ class TaskReplica:
         failure: KStreamsError | None = None
         try:
             for partition, queue in task.queues.items():
-                if not queue.has_head and (first := next(self._waiting(partition), None)) is not None:
-                    one = first.part(slice(1))
+                if not queue.has_head and (one := next(self._waiting(partition, count=1), None)) is not None:
                     position = RecordPosition(*partition, one.offsets[0])
                     task.add_records(partition, one)
                     self._given[partition] = one.offsets[0] + 1
             position = task.next_record
             if position is None:
                 return None
+            self._tell_time()
             task.process(1)
             self._finish_calls()
             task.punctuate_stream_time()
@@ -208,7 +213,8 @@ class TaskReplica:
         return RecordTrace(position, meter.take(), tuple(map(SentRecord._make, self._collector.sent)), failure)
 
     def read_rows_of(self, key: bytes | None) -> None:
-        """Read the row of a serialized key in each key-value store, as of the last commit: what a record that failed did not come to."""
+        """Read the row of a serialized key in each key-value store, as `run_to` left it: what a first record that failed did not come to.
+        """
         self._environment.rollback()
         for builder in self.spec.subtopology.stores:
             if key is not None and builder.kind in (StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE):
@@ -226,13 +232,18 @@ class TaskReplica:
 
     # ---- inside
 
-    def _waiting(self, partition: TopicPartition, end: int | None = None) -> Iterator[RecordBatch]:
-        """Return the records of a partition that the task has not got, up to an offset."""
+    def _waiting(self, partition: TopicPartition, end: int | None = None, count: int | None = None) -> Iterator[RecordBatch]:
+        """Return the records of a partition that the task has not got, up to an offset, at most `count` of each batch."""
         for batch in self._records[partition]:
-            rest = batch.part(slice(bisect_left(batch.offsets, self._given[partition]), None))
-            rest = rest if end is None else rest.before(end)
-            if len(rest):
-                yield rest
+            first = bisect_left(batch.offsets, self._given[partition])
+            last = len(batch) if end is None else bisect_left(batch.offsets, end)
+            last = last if count is None else min(last, first + count)
+            if first < last:
+                yield batch.part(slice(first, last))
+
+    def _tell_time(self) -> None:
+        if self._follows_records:
+            self.now = max(self.now, self._task.head_time or 0)
 
     def _finish_calls(self) -> bool:
         """Run the calls of asynchronous nodes, and let the clock pass for those that take time; return whether any ended."""
@@ -247,9 +258,13 @@ class TaskReplica:
         return ended
 
     def _commit(self) -> None:
+        """Flush, and note where the task stands. What single records wrote is put to disk together."""
         plan = self._task.prepare_commit()
         self._commit_id += 1
-        self._task.post_commit(self._commit_id, {})
+        if self._meter is None or self._commit_id % _COMMITS_TOGETHER == 0:
+            self._task.post_commit(self._commit_id, {})
+        else:
+            self._task.put_off_commit()
         entries = {**plan.metadata, STREAM_TIME: plan.stream_time}
         for partition, start in self._starts.items():
             metadata = OffsetMetadata(plan.partition_times.get(partition, -1), entries)
@@ -261,6 +276,7 @@ class TaskReplica:
         self._task.close()
         self._environment.recycle()
         self._noted = NotedReads(self._environment)
+        self._collector.sent = []
         self._environment, self._meter = cast(Environment, self._noted), TraceMeter()
         self._given = {partition: start.offset for partition, start in self._starts.items()}
         if nodes is not None:

@@ -69,6 +69,7 @@ def test_text(
         noted: what it read.
     """
     [key], [value], [timestamp] = record.keys, record.values, record.timestamps
+    now = max(timestamp, *(start.metadata.stream_time for start in before.values()))
     future, source, name = _source(program, topology)
     error = trace.raised
     why = "It fails until the topology is mended."
@@ -78,7 +79,7 @@ def test_text(
         why = "It fails until it says what should come out."
     return _TEST.format(
         position=trace.position, application=spec.application_id, why=why, at=f"task {spec.task_id}",
-        future=future, source=source, topology=name, now=timestamp,
+        future=future, source=source, topology=name, now=now,
         config=pformat(_settings(spec), width=120),
         state=_state_text(before, noted),
         name="".join(letter if letter.isalnum() else "_" for letter in str(trace.position)),

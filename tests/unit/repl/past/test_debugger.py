@@ -14,8 +14,13 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
+from kstreams_repl.engine.commit.offset_metadata import OffsetMetadata
+from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.runtime.task import TaskSpec
+from kstreams_repl.host.instance.initialization.start_offsets import StartOffset
 from kstreams_repl.repl.past.debugger import Debugger
+from kstreams_repl.system.types import RecordBatch
+from kstreams_repl.test_driver.driver_tasks import DriverTopics
 from kstreams_repl.types import RecordPosition
 from tests.unit.repl.past.workloads import batches, buffers, everything, from_the_start, random_input, spec_of
 
@@ -63,7 +68,8 @@ def orders(*values: int) -> list[Any]:
 def run_pytest(path: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", str(path)],
-        cwd=path.parent, capture_output=True, text=True, timeout=120, check=False, env=os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        cwd=path.parent, capture_output=True, text=True, timeout=120, check=False,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
     )  # fmt: skip
 
 
@@ -280,6 +286,48 @@ def test_a_saved_test_of_a_wrong_value_imports_the_topology(tmp_path: Path) -> N
     assert failed.returncode == 1 and "16" in failed.stdout, failed.stdout
     (tmp_path / "shares.py").write_text(PROGRAM.replace("100 // value", "200 // value"))
     assert run_pytest(saved).returncode == 0
+
+
+def test_a_saved_test_of_a_task_behind_a_repartition_topic_in_another_partition(tmp_path: Path) -> None:
+    program = """
+import kstreams_repl as ks
+
+builder = ks.StreamsBuilder()
+orders = builder.stream("orders", key_serde="string", value_serde="long", name="orders")
+grouped = orders.group_by(lambda key, value: str(value % 3), name="by", key_serde="string", value_serde="long")
+total = grouped.reduce(lambda total, value: total + value, store="totals", name="total")
+total.to_stream(name="changes").to("out", key_serde="string", value_serde="long", name="to-out")
+__topology__ = builder
+"""
+    space: dict[str, Any] = {}
+    exec(program, space)
+    topology = space["builder"].build()
+    specs = DriverTopics(topology, "test", StreamsConfig({"application.id": "test"}), 2).specs
+    [spec] = [spec for spec in specs if str(spec.task_id) == "1_1"]
+    [partition] = spec.partitions
+    assert partition.topic.startswith("test-") and partition.topic.endswith("-repartition")
+    records = {partition: RecordBatch([b"1"] * 4, [LONG(n) for n in (1, 4, 7, 10)], [1, 2, 3, 4], [10, 12, 13, 20])}
+    starts = {partition: StartOffset(10, OffsetMetadata())}
+    with Debugger(spec, RecordPosition(*partition, 13), starts=starts, records=records, program=program, topology=topology) as debugger:
+        assert [debugger.step().node for _ in range(2)][-1] == "total"
+        assert debugger.state("totals").rows == (("1", (5, 2), (12, 3)),)
+        saved = debugger.save_test(tmp_path / "test_total.py", expect={"out": [("1", 12)], "totals": {"1": 12}})
+    space = {}
+    exec(compile(saved.read_text(), str(saved), "exec"), space)
+    next(test for name, test in space.items() if name.startswith("test_"))()
+
+
+def test_a_record_that_cannot_be_read_is_raised_by_the_first_step(tmp_path: Path) -> None:
+    rows = [*orders(50), ("orders", b"a", b"short", 1001)]
+    with debugging(shares(), "orders-0@1", rows, program=PROGRAM) as debugger:
+        with pytest.raises(Exception, match="8 bytes|short|unpack") as caught:
+            debugger.step()
+        assert "orders-0 offset 1" in caught.value.__notes__[0]
+        saved = debugger.save_test(tmp_path / "test_bad.py")
+    space: dict[str, Any] = {}
+    exec(compile(saved.read_text(), str(saved), "exec"), space)
+    with pytest.raises(ks.errors.SerializationError):
+        next(test for name, test in space.items() if name.startswith("test_"))()
 
 
 def test_a_saved_test_without_a_value_fails_until_it_is_completed(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 import kstreams_repl as ks
 from kstreams_repl.repl.past.replica import TaskReplica
 from kstreams_repl.system.types import RecordBatch, TopicPartition
+from kstreams_repl.test_driver.virtual_calls import MemoryResultLog
 from kstreams_repl.testing import TopologyTestDriver
 from tests.unit.repl.past.workloads import Feeder, batches, buffers, everything, from_the_start, random_input, rows_of, spec_of
 
@@ -152,3 +155,91 @@ def test_a_partition_of_another_task_is_refused() -> None:
         assert replica.step_record() is None
         with pytest.raises(ks.errors.IllegalStateError, match="before it steps"):
             replica.run_to(ks.types.RecordPosition("orders", 0, 0))
+
+
+def test_asynchronous_functions_take_recorded_results_and_are_called_without_one() -> None:
+    called: list[int] = []
+
+    async def priced(value: int) -> int:
+        called.append(value)
+        await asyncio.sleep(0.2)
+        return value * 10
+
+    builder = ks.StreamsBuilder()
+    orders = builder.stream("orders", key_serde="string", value_serde="long", name="orders")
+    orders.map_values_async(priced, name="price", key_serde="string", value_serde="long", durable=True).to(
+        "out", key_serde="string", value_serde="long", name="to-out"
+    )
+    topology, rows = builder.build(), [("orders", b"a", ks.serdes.long.serialize(n), 1000 + n) for n in range(3)]
+    spec = spec_of(topology)
+    with TopologyTestDriver(topology, mode="deployed", start_ms=0) as driver:
+        for row in rows:
+            driver.pipe_bytes(*row)
+        driver.advance_wall_clock_time(1000)
+        host = driver._tasks.all[0].host
+        assert host.calls is not None and called == [0, 1, 2]
+        log: Any = MemoryResultLog()
+        log.rows = {partition: list(rows) for partition, rows in host.calls.log.rows.items()}  # type: ignore[attr-defined]
+        assert log.rows
+    for results, calls in ((log, []), (None, [2])):
+        called.clear()
+        with TaskReplica(spec, starts=from_the_start(spec), results=results) as replica:
+            for partition, batch in batches(rows).items():
+                replica.feed(partition, batch)
+            replica.run_to(ks.types.RecordPosition("orders", 0, 2))
+            called.clear()
+            trace = replica.step_record()
+            assert trace is not None
+            assert [record.value for record in trace.sent if record.topic == "out"] == [ks.serdes.long.serialize(20)]
+            assert called == calls
+
+
+def test_global_stores_are_read_and_in_memory_stores_are_kept_in_the_copy(tmp_path: Any) -> None:
+    builder = ks.StreamsBuilder()
+    rates = builder.global_table("rates", key_serde="string", value_serde="long", store="rates")
+    orders = builder.stream("orders", key_serde="string", value_serde="long", name="orders")
+    priced = orders.join(rates, lambda value, rate: value * rate, key=lambda key, value: key, name="priced")
+    priced.group_by_key(key_serde="string", value_serde="long").reduce(
+        lambda total, value: total + value, store="totals", name="total", persistent=False
+    )
+    topology, long = builder.build(), ks.serdes.long.serialize
+    spec = spec_of(topology)
+    with TopologyTestDriver(topology) as driver:
+        driver.pipe_bytes("rates", b"a", long(5), 1)
+        rows = [("orders", b"a", long(n), 1000 + n) for n in range(1, 4)]
+        with TaskReplica(spec, starts=from_the_start(spec), global_stores=driver.all_state_stores()) as first:
+            for partition, batch in batches(rows).items():
+                first.feed(partition, batch)
+            first.run_to(ks.types.RecordPosition("orders", 0, 2))
+            first._environment.copy_to(str(tmp_path / "state"))  # type: ignore[attr-defined]
+            starts = first.starts
+        with TaskReplica(spec, starts=starts, state=tmp_path / "state", global_stores=driver.all_state_stores()) as second:
+            for partition, batch in batches(rows).items():
+                second.feed(partition, batch)
+            trace = second.step_record()
+            assert trace is not None
+            [total] = [access for visit in trace.visits for access in visit.stores if access.call == "put"]
+            assert (total.before[0], total.after[0]) == (15, 30)
+
+
+def test_batch_nodes_and_threads_of_a_task_are_traced_record_by_record() -> None:
+    threads: set[int] = set()
+
+    def doubled(value: int) -> int:
+        threads.add(threading.get_ident())
+        return value * 2
+
+    builder = ks.StreamsBuilder()
+    orders = builder.stream("orders", key_serde="string", value_serde="json", name="orders")
+    twice = orders.map_values(lambda value: {"n": doubled(value["n"])}, name="twice")
+    more = twice.sql("SELECT n + 1 AS n FROM this", columns={"n": int}, name="sql")
+    more.to("out", key_serde="string", value_serde="json", name="to-out")
+    spec = spec_of(builder.build(), num_threads_per_task=4, num_stream_threads=4)
+    with TaskReplica(spec, starts=from_the_start(spec)) as replica:
+        for partition, batch in batches([("orders", b"a", b'{"n": %d}' % n, 1000 + n) for n in range(20)]).items():
+            replica.feed(partition, batch)
+        assert replica.run_to(ks.types.RecordPosition("orders", 0, 15)) == 15
+        trace = replica.step_record()
+        assert trace is not None and trace.sent[-1][1:3] == (b"a", b'{"n":31}')
+        assert {visit.node for visit in trace.visits} == {"orders", "twice", "sql", "to-out"}
+    assert threads == {threading.get_ident()}
