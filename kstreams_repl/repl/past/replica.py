@@ -46,7 +46,8 @@ class TaskReplica:
     """A copy of one task as of a commit.
 
     Args:
-        spec: the task's description; the replica's own settings replace ``num.threads.per.task`` (1) and ``max.task.idle.ms`` (-1).
+        spec: the task's description. The replica has settings of its own for what depends on timing: ``num.threads.per.task`` 1,
+            ``max.task.idle.ms`` -1, ``repl.outer.join.emit.interval.ms`` 0.
         state: a directory with the task's LMDB environment as of the commit, which no one has open; it is copied. None: empty stores.
         starts: the committed offset of each input partition, and its metadata.
         global_stores: the stores of global tables by name; they are read only.
@@ -75,7 +76,7 @@ class TaskReplica:
         partitions: Callable[[str], int] | None = None,
     ) -> None:
         stores = tuple(replace(builder, persistent=True, follows_default=False) for builder in spec.subtopology.stores)
-        config = spec.config.with_(**{"num.threads.per.task": 1, "max.task.idle.ms": -1})
+        config = spec.config.with_(**{"num.threads.per.task": 1, "max.task.idle.ms": -1, "repl.outer.join.emit.interval.ms": 0})
         self.spec = replace(spec, subtopology=replace(spec.subtopology, stores=stores), config=config)
         self._follows_records = now is None
         self.now = max(0, *(start.metadata.stream_time for start in starts.values())) if now is None else now
@@ -94,11 +95,6 @@ class TaskReplica:
         except BaseException:
             self._undo.close()
             raise
-
-    @property
-    def stores(self) -> Mapping[str, Any]:
-        """The task's stores by name, as processors see them."""
-        return self._task.stores
 
     @property
     def noted(self) -> NotedReads:
@@ -167,9 +163,13 @@ class TaskReplica:
         target = TopicPartition(position.topic, position.partition)
         alone = len(self._records) == 1
         for partition in self._records:
-            last = position.offset + (not alone) if partition == target else None
+            last = position.offset if partition == target else None
             for batch in self._waiting(partition, last):
                 task.add_records(partition, batch)
+            if partition == target and not alone:
+                for batch in self._waiting(partition, position.offset + 1):
+                    if batch.offsets[-1] == position.offset:
+                        task.add_records(partition, self._standing_in(partition, batch.part(slice(-1, None))))
         while (following := task.next_record) is not None and not (following[:2] == target and following.offset >= position.offset):
             self._tell_time()
             taken = task.process(task.buffered if alone else 1)
@@ -240,6 +240,14 @@ class TaskReplica:
             last = last if count is None else min(last, first + count)
             if first < last:
                 yield batch.part(slice(first, last))
+
+    def _standing_in(self, partition: TopicPartition, record: RecordBatch) -> RecordBatch:
+        """Return what stands for a record while others are compared with its time: it may be one that cannot be read, which is its
+        own step's error. A source that takes the time from the record needs the record."""
+        name, default = self.spec.partitions[partition], self.spec.config["default.timestamp.extractor"]
+        source = next(node for node in self.spec.subtopology.nodes if node.name == name)
+        extracts = getattr(source, "timestamp_extractor", None) or default
+        return record if extracts is not None else replace(record, keys=[None], values=[None], headers=None)
 
     def _tell_time(self) -> None:
         if self._follows_records:

@@ -22,7 +22,7 @@ Expected = Sequence[tuple[Any, Any]] | Mapping[Any, Any]
 """Of an output topic: (key, value) of each record; of a store: its value by key (None: no row)."""
 
 _SETTINGS = (
-    "application.id", "default.", "dsl.", "statestore.", "repl.emit.", "repl.outer.", "repl.changelog.", "deserialization.",
+    "application.id", "default.", "dsl.", "statestore.", "repl.emit.", "repl.changelog.", "deserialization.",
 )  # fmt: skip
 """Beginnings of the settings on which the results of a task depend."""
 

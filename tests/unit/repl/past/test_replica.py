@@ -18,17 +18,23 @@ from tests.unit.repl.past.workloads import Feeder, batches, buffers, everything,
 
 
 @pytest.mark.parametrize(
-    ("make", "seed", "count", "cache"),
-    [(everything, 1, 300, 0), (everything, 2, 1000, 10_000_000), (buffers, 3, 300, 0), (buffers, 4, 1000, 10_000_000)],
+    ("make", "seed", "count", "settings"),
+    [
+        (everything, 1, 300, {"statestore.cache.max.bytes": 0}),
+        (everything, 2, 1000, {}),
+        (everything, 3, 300, {"dsl.store.format": "HEADERS"}),
+        (buffers, 4, 300, {"statestore.cache.max.bytes": 0}),
+        (buffers, 5, 1000, {}),
+        (buffers, 6, 300, {"dsl.store.format": "HEADERS", "default.dsl.store": "in_memory"}),
+    ],
 )
 def test_stepped_records_are_byte_equal_to_the_deployed_engine(
-    make: Callable[[], ks.Topology], seed: int, count: int, cache: int
+    make: Callable[[], ks.Topology], seed: int, count: int, settings: dict[str, object]
 ) -> None:
     topology = make()
-    spec = spec_of(topology, statestore_cache_max_bytes=cache)
-    config = {"statestore.cache.max.bytes": cache}
+    spec = spec_of(topology, **settings)
     with (
-        TopologyTestDriver(topology, config, mode="deployed", start_ms=0) as driver,
+        TopologyTestDriver(topology, settings, mode="deployed", start_ms=0) as driver,
         TaskReplica(spec, starts=from_the_start(spec)) as replica,
     ):
         feeder, dropped = Feeder(replica), 0
@@ -145,6 +151,18 @@ def test_a_record_that_cannot_be_read_fails_in_its_own_step() -> None:
         assert first is not None and first.error is None
         assert second is not None and str(second.position) == "orders-0@1"
         assert isinstance(second.error, ks.errors.SerializationError)
+
+
+def test_a_record_of_a_join_that_cannot_be_read_fails_in_its_own_step_after_the_earlier_ones() -> None:
+    spec = spec_of(everything())
+    with TaskReplica(spec, starts=from_the_start(spec)) as replica:
+        rows: list[Any] = [("names", b"a", b"x", 1), ("orders", b"a", b"short", 2), ("names", b"a", b"y", 3)]
+        for partition, batch in batches(rows).items():
+            replica.feed(partition, batch)
+        assert replica.run_to(ks.types.RecordPosition("orders", 0, 0)) == 1
+        trace = replica.step_record()
+        assert trace is not None and str(trace.position) == "orders-0@0"
+        assert isinstance(trace.error, ks.errors.SerializationError)
 
 
 def test_a_partition_of_another_task_is_refused() -> None:
