@@ -36,8 +36,8 @@ from kstreams_repl.test_driver.recording import (
 from kstreams_repl.test_driver.recording import (
     recording_fixture as recording_fixture,
 )
-from kstreams_repl.test_driver.task_state import (
-    TaskState as TaskState,
+from kstreams_repl.test_driver.saved_state import (
+    SavedState as SavedState,
 )
 
 __all__: list[str]

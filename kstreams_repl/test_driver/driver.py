@@ -42,7 +42,7 @@ from kstreams_repl.test_driver.driver_topics import TestOutputTopic as TestOutpu
 from kstreams_repl.test_driver.driver_topics import TestRecord as TestRecord
 from kstreams_repl.test_driver.driver_topics import serdes_of_topic, time_ms
 from kstreams_repl.test_driver.host import DriverCollector, DriverHost
-from kstreams_repl.test_driver.task_state import TaskState, fill_stores, restore_times
+from kstreams_repl.test_driver.saved_state import SavedState, fill_stores, restore_times
 
 Mode = Literal["exact", "deployed"]
 
@@ -96,7 +96,7 @@ class TopologyTestDriver(RetriesReader):
         tap: Tap | None = None,
         call_latency: Callable[[CallContext], int] | None = None,
         partitions: Partitions | None = None,
-        state: TaskState | None = None,
+        state: SavedState | None = None,
     ) -> None:
         if mode not in get_args(Mode):
             raise ValueError(f"mode must be 'exact' or 'deployed', got {mode!r}")

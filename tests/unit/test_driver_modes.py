@@ -10,7 +10,7 @@ import pytest
 import kstreams_repl as ks
 from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
-from kstreams_repl.testing import TaskState, TopologyTestDriver
+from kstreams_repl.testing import SavedState, TopologyTestDriver
 
 
 def counting() -> StreamsBuilder:
@@ -37,7 +37,7 @@ def test_a_mode_that_does_not_exist() -> None:
 
 
 def test_a_driver_begins_with_the_state_of_a_task() -> None:
-    state = TaskState(
+    state = SavedState(
         rows={"counts": {b"a": bytes(7) + b"\x05" + bytes(7) + b"\x29"}}, offsets={"words": 17}, times={"words": 5}, stream_time=5
     )
     modes: list[Any] = ["exact", "deployed"]

@@ -47,7 +47,7 @@ EXPECTED = {
         WaitingRecord WrittenTable
     """,
     "kstreams_repl.testing": """
-        CapturedForward CapturedPunctuator MockProcessorContext ProducedRecord RecordedRecord Recording StandaloneCluster TaskState
+        CapturedForward CapturedPunctuator MockProcessorContext ProducedRecord RecordedRecord Recording SavedState StandaloneCluster
         TestInputTopic TestOutputTopic TestRecord TopologyTestDriver outputs_of recording_fixture tables
     """,
     "kstreams_repl.types": """

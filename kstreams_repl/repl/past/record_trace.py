@@ -90,9 +90,9 @@ class NodeVisit:
         """Return what it got, did and gave, a row for each."""
         rows: list[tuple[object, ...]] = [] if self.input is None else [("input", *self.input[:3])]
         rows += [("output", *output[:3]) for output in self.outputs]
-        rows += [(f"{access.call} {access.store}", access.key, _change_text(access), None) for access in self.stores]
+        rows += [(f"{access.call} {access.store}", access.key, _change_text(access), "") for access in self.stores]
         rows += [(f"sent to {sent.topic}-{sent.partition}", sent.key, sent.value, sent.timestamp) for sent in self.sent]
-        rows += [("dropped", None, reason, None) for reason in self.drops]
+        rows += [("dropped", "", reason, "") for reason in self.drops]
         return Table.of(
             ("", "key", "value", "timestamp"), rows, title=self.node, warning="" if self.error is None else repr(self.error)
         )
@@ -135,7 +135,7 @@ class RecordTrace:
             (
                 "▶" if index == current else "",
                 "  " * visit.depth + visit.node,
-                *((None, None, None) if visit.input is None else visit.input[:3]),
+                *(("", "", "") if visit.input is None else visit.input[:3]),
                 ", ".join(f"{output.key!r}: {output.value!r}" for output in visit.outputs)
                 or ", ".join(f"{sent.topic}-{sent.partition}" for sent in visit.sent),
                 "; ".join(f"{access.call} {access.store}[{access.key!r}]: {_change_text(access)}" for access in visit.stores),

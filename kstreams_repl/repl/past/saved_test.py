@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping, Sequence
-from pprint import pformat
 from typing import Any
 
 from kstreams_repl.engine import serdes
@@ -29,22 +28,22 @@ _SETTINGS = (
 _TEST = '''"""What {position} of {application} should do.
 
 {why}
-The record and the rows that it read come from the application's past: {at}.
+The rows in SAVED_STATE are those that it read, as they were just before it in task {task}.
 """
 
-{future}from kstreams_repl.testing import TaskState, TopologyTestDriver
+{future}from kstreams_repl.testing import SavedState, TopologyTestDriver
 
 {source}
 
 SAVED_CONFIG = {config}
-SAVED_STATE = TaskState(
+SAVED_STATE = SavedState(
 {state}
 )
 
 
 def test_{name}():
     with TopologyTestDriver({topology}, SAVED_CONFIG, mode="deployed", start_ms={now}, state=SAVED_STATE) as driver:
-        driver.pipe_bytes({topic!r}, {key!r}, {value!r}, {timestamp}, {headers!r})
+{shown}        driver.pipe_bytes({topic!r}, {key!r}, {value!r}, {timestamp}, {headers!r})
 {checks}
 '''
 
@@ -72,18 +71,20 @@ def test_text(
     now = max(timestamp, *(start.metadata.stream_time for start in before.values()))
     future, source, name = _source(program, topology)
     error = trace.raised
+    came = next((visit.input for visit in trace.visits if visit.input is not None), None)
     why = "It fails until the topology is mended."
     if error is not None:
         why = one_line(f"It failed with {type(error).__name__}: {error}", limit=120).translate({ord('"'): "'", ord("\\"): "/"})
     elif expect is None:
         why = "It fails until it says what should come out."
     return _TEST.format(
-        position=trace.position, application=spec.application_id, why=why, at=f"task {spec.task_id}",
+        position=trace.position, application=spec.application_id, why=why, task=spec.task_id,
         future=future, source=source, topology=name, now=now,
-        config=pformat(_settings(spec), width=120),
+        config=_laid_out(_settings(spec), ""),
         state=_state_text(before, noted),
         name="".join(letter if letter.isalnum() else "_" for letter in str(trace.position)),
         topic=trace.position.topic, key=key, value=value, timestamp=timestamp, headers=(record.headers or [None])[0] or [],
+        shown="" if came is None else f"        # {one_line(f'{came.key!r}: {came.value!r}', limit=120)}\n",
         checks=_checks(spec, trace, expect, failed=error is not None),
     )  # fmt: skip
 
@@ -130,10 +131,15 @@ def _state_text(before: Starts, noted: NotedReads) -> str:
         "stream_time": max((start.metadata.stream_time for start in before.values()), default=-1),
         "metadata": metadata,
     }
-    lines = []
-    for name, value in parts.items():
-        lines += f"{name}={pformat(value, width=120, sort_dicts=False)},".splitlines()
-    return "\n".join(f"    {line}" for line in lines)
+    return "\n".join(f"    {name}={_laid_out(value, '    ')}," for name, value in parts.items())
+
+
+def _laid_out(value: object, indent: str) -> str:
+    """Return a literal with one entry of a dict on each line."""
+    if not isinstance(value, dict) or not value:
+        return repr(value)
+    entries = "".join(f"{indent}    {name!r}: {_laid_out(item, indent + '    ')},\n" for name, item in value.items())
+    return f"{{\n{entries}{indent}}}"
 
 
 def _checks(spec: TaskSpec, trace: RecordTrace, expect: Mapping[str, Expected] | None, *, failed: bool) -> str:

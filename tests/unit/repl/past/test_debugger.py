@@ -281,7 +281,7 @@ def test_a_saved_test_of_a_wrong_value_imports_the_topology(tmp_path: Path) -> N
             debugger.save_test(tmp_path / "test_other.py", expect={"outs": []}, topology="shares:builder")
         assert not (tmp_path / "test_other.py").exists()
     text = saved.read_text()
-    assert "'totals': {b'a':" in text and "windowed" in text
+    assert "'totals': {\n            b'a':" in text and "'windowed': {" in text and "# 'a': 10" in text
     failed = run_pytest(saved)
     assert failed.returncode == 1 and "16" in failed.stdout, failed.stdout
     (tmp_path / "shares.py").write_text(PROGRAM.replace("100 // value", "200 // value"))

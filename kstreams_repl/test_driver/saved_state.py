@@ -1,4 +1,4 @@
-"""`TaskState`: what a task knew before a record, so that a test begins there instead of replaying all earlier input."""
+"""`SavedState`: what a task knew before a record, so that a test begins there instead of replaying all earlier input."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kstreams_repl.engine.topology.store_builder import HISTORY_SUFFIX
 
 
 @dataclass(frozen=True, slots=True)
-class TaskState:
+class SavedState:
     r"""The stores, times and positions with which a `TopologyTestDriver` of one task begins.
 
     `Debugger.save_test` writes it. Rows are as they are on disk, because only that form holds every kind of store: window stores, buffers
@@ -30,7 +30,7 @@ class TaskState:
         >>> builder = ks.StreamsBuilder()
         >>> words = builder.stream("words", key_serde="string", value_serde="string", name="words")
         >>> words.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("counted", name="sink")
-        >>> state = ks.testing.TaskState(rows={"counts": {b"to": bytes(15) + b"\x05"}}, stream_time=1000)
+        >>> state = ks.testing.SavedState(rows={"counts": {b"to": bytes(15) + b"\x05"}}, stream_time=1000)
         >>> with ks.testing.TopologyTestDriver(builder.build(), state=state) as driver:
         ...     driver.create_input_topic("words", "string", "string").pipe_input("to", "to", timestamp=1000)
         ...     driver.state_store("counts").get("to").value
@@ -45,7 +45,7 @@ class TaskState:
     metadata: Mapping[str, int] = field(default_factory=dict)
 
 
-def fill_stores(state: TaskState, environment: Environment, spec: TaskSpec) -> None:
+def fill_stores(state: SavedState, environment: Environment, spec: TaskSpec) -> None:
     """Write the rows into an empty environment; call it before the task opens its stores."""
     on_disk = {builder.name: builder.persistent for builder in spec.subtopology.stores}
     for name, rows in state.rows.items():
@@ -56,7 +56,7 @@ def fill_stores(state: TaskState, environment: Environment, spec: TaskSpec) -> N
     environment.commit({}, 0)
 
 
-def restore_times(state: TaskState, task: StreamTask) -> None:
+def restore_times(state: SavedState, task: StreamTask) -> None:
     """Set the task's times and metadata; call it before `StreamTask.initialize`."""
     for partition in task.queues:
         task.set_partition_time(partition, state.times.get(partition.topic, -1), state.stream_time)
