@@ -243,6 +243,21 @@ def test_stores_are_as_they_were_at_a_time(past: Past) -> None:
         }
 
 
+def test_stores_are_as_they_were_after_exactly_one_record(past: Past) -> None:
+    commits = commits_of(past)
+    chance = random.Random(5)
+    for partition, records in past.records.items():
+        task = TaskId(0 if partition.topic.endswith("-in") else 1, partition.partition)
+        for offset in [record[0] for record in chance.sample(records, 2)]:
+            after = next(commit for commit in commits[task] if commit.offsets[partition] > offset)
+            offsets = {partition: offset + 1}
+            for other, own in commits.items():
+                if other != task:
+                    offsets |= next((commit.offsets for commit in reversed(own) if commit.at_ms < after.at_ms), {})
+            got, want = found(past, f"{partition}@{offset}"), expected(past, offsets)
+            assert {store: got[store] ^ want[store] for store in STORES if got[store] != want[store]} == {}, (partition, offset)
+
+
 def test_the_last_moment_is_what_the_stores_have_now(past: Past) -> None:
     now = int(time.time() * 1000)
     assert found(past, now) == expected(past, {partition: records[-1][0] + 1 for partition, records in past.records.items()})

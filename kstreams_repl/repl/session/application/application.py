@@ -62,11 +62,12 @@ from kstreams_repl.serving.local.store_types import QueryableStoreType, StoreQue
 from kstreams_repl.serving.queries.state_query import StateQueryRequest, StateQueryResult
 from kstreams_repl.system.durations import Seconds, as_seconds
 from kstreams_repl.system.errors import KStreamsError
-from kstreams_repl.system.types import StreamPartitioner
+from kstreams_repl.system.types import RecordPosition, StreamPartitioner
 
 if TYPE_CHECKING:
     from kstreams_repl.host.instance.reports.run_progress import RunProgress
     from kstreams_repl.host.spark.instance_reports import ApplicationReport
+    from kstreams_repl.repl.session.views.past.debugger import Debugger
 
 
 @checked_calls
@@ -672,6 +673,28 @@ class Application:
         if store_type is None and isinstance(name, str):
             return StoreView(app, app.topology.store(name))
         return strict_queries_of(app, store).store(name, store_type)
+
+    def debug(self, record: str | RecordPosition, *, calls: bool = False) -> Debugger:
+        """Return a debugger for one record: a local copy of its task with the state as of the record before, stepped node by node.
+
+        Nothing reaches the application or the broker. A record that is not committed yet, for one the record at which the application
+        failed, can be debugged, too.
+
+        Args:
+            record: ``"TOPIC-PARTITION@OFFSET"`` of an input, or of an internal topic, by its name on the broker.
+            calls: whether functions of asynchronous nodes may be called again, with whatever effects they have.
+
+        Raises:
+            InvalidStateStoreError: no task reads the record, or what was there before it is not known any more.
+            IllegalStateError: the task has asynchronous nodes, and `calls` is False.
+
+        Example:
+            >>> debugger = app.debug("orders-0@17")     # doctest: +SKIP
+            >>> debugger.step()                         # doctest: +SKIP
+        """
+        from kstreams_repl.repl.session.views.past.before_record import debugger_of
+
+        return debugger_of(self._core, record, calls=calls)
 
     def diff(self, store: str, start: object, end: object = None) -> SqlResult:
         """Return the rows of a store that differ between two moments: ``added``, ``gone``, or ``changed``, with both values.

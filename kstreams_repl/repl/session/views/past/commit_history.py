@@ -105,6 +105,11 @@ class CommitHistory:
         """
         if moment.record is not None:
             before, after = self.around(moment.record)
+            if after is None:
+                raise InvalidStateStoreError(
+                    f"record {moment.record} is not committed as processed yet",
+                    hint=f"the last commit is {before}" if before is not None else "the application has no commit yet",
+                )
             found = self.at(Moment("time", after.at_ms - 1))
             found.pop(after.task, None)
             return found | ({} if before is None else {after.task: before})
@@ -123,11 +128,11 @@ class CommitHistory:
             raise _too_early(moment, min((own[0] for own in self._commits.values() if own), key=key, default=None))
         return found
 
-    def around(self, record: RecordPosition) -> tuple[TaskCommit | None, TaskCommit]:
-        """Return the last commit of its task without a record, and the first one with it; None: the task began with that.
+    def task_of(self, record: RecordPosition) -> TaskId:
+        """Return the task that reads a record.
 
         Raises:
-            InvalidStateStoreError: no task reads it, it is not committed yet, or the broker has no commit as early as that.
+            InvalidStateStoreError: none does.
         """
         partition = TopicPartition(record.topic, record.partition)
         task = self._task_of.get(partition)
@@ -135,16 +140,21 @@ class CommitHistory:
             raise InvalidStateStoreError(
                 f"no task of the application reads {partition}", hint=f"it reads {', '.join(map(str, sorted(self._task_of)))}"
             )
-        commits = self._commits[task]
+        return task
+
+    def around(self, record: RecordPosition) -> tuple[TaskCommit | None, TaskCommit | None]:
+        """Return the last commit of its task without a record (None: the task began with it), and the first one with it (None: it is not
+        committed yet).
+
+        Raises:
+            InvalidStateStoreError: no task reads it, or the broker has no commit as early as that.
+        """
+        commits = self._commits[self.task_of(record)]
+        partition = TopicPartition(record.topic, record.partition)
         number = bisect_right(commits, record.offset, key=lambda commit: commit.offsets.get(partition, 0))
-        if number == len(commits):
-            raise InvalidStateStoreError(
-                f"record {record} is not committed as processed yet",
-                hint=f"the last commit is at offset {commits[-1].offsets[partition]}" if commits else "the application has no commit yet",
-            )
-        if not number and commits[0].commit_id != 1:
+        if not number and commits and commits[0].commit_id != 1:
             raise _too_early(Moment("record", record=record), commits[0])
-        return (commits[number - 1] if number else None), commits[number]
+        return (commits[number - 1] if number else None), (commits[number] if number < len(commits) else None)
 
     def end_of(self, commit: TaskCommit, topic: str) -> int | None:
         """Return the end of a changelog as of a commit: as the commit says it, or the last one before it that does; None: not known."""

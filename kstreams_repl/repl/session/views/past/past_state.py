@@ -13,7 +13,7 @@ import shutil
 import time
 import uuid
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -43,7 +43,7 @@ from kstreams_repl.repl.session.views.past.commit_history import CommitHistory, 
 from kstreams_repl.repl.session.views.past.compaction import CompactionCheck, refuse_compacted
 from kstreams_repl.repl.session.views.past.moments import moment_of
 from kstreams_repl.system.errors import CallError, InvalidStateStoreError
-from kstreams_repl.system.types import TaskId, TopicPartition
+from kstreams_repl.system.types import RecordPosition, TaskId, TopicPartition
 
 FOLDER = "past"
 KEPT = 8
@@ -90,10 +90,19 @@ class _Made:
 
 
 def history_of(app: ApplicationCore) -> CommitHistory:
-    """Return the commits of an application up to now."""
+    """Return the commits of an application up to now.
+
+    Raises:
+        InvalidStateStoreError: it does not commit exactly once.
+    """
+    if not app.config.exactly_once:
+        raise InvalidStateStoreError(
+            f"application {app.name!r} runs at least once: its commits do not say what its stores had at the time",
+            hint="processing.guarantee=exactly_once_v2 does; its topics can be read with end=",
+        )
     history = _HISTORIES.get(app.topology)
     if history is None:
-        history = _HISTORIES[app.topology] = CommitHistory(app.client.admin, app.name, _specs(app))
+        history = _HISTORIES[app.topology] = CommitHistory(app.client.admin, app.name, specs_of(app))
     history.update()
     return history
 
@@ -109,21 +118,47 @@ def past_state(app: ApplicationCore, as_of: object) -> PastState:
         InvalidStateStoreError: the state as of then is not known any more, or the application does not commit exactly once.
     """
     moment = moment_of(as_of)
-    if not app.config.exactly_once:
-        raise InvalidStateStoreError(
-            f"application {app.name!r} runs at least once: its commits do not say what its stores had at the time",
-            hint="processing.guarantee=exactly_once_v2 does; its topics can be read with end=",
-        )
-    history = history_of(app)
-    commits = history.at(moment)
+    commits = history_of(app).at(moment)
+    directory = state_directory(app, commits) if moment.record is None else _after_record(app, moment.record, commits)
     past = copy.copy(app)
     past.topology = _all_on_disk(app.topology, app.config)
-    builder = _Builder(app, past, history, commits)
-    past.config = StreamsConfig({**app.config, "state.dir": str(builder.directory), "application.server": None})
+    past.config = StreamsConfig({**app.config, "state.dir": str(directory), "application.server": None})
     past.registry = {app.name: past}
     past.as_of, past.until_ms = str(moment), max(commit.at_ms for commit in commits.values()) + 1
-    builder.make()
     return PastState(past, commits)
+
+
+def state_directory(app: ApplicationCore, commits: Mapping[TaskId, TaskCommit]) -> Path:
+    """Return a state directory (``state.dir``) with the stores of these tasks as of these commits, all of them on disk.
+
+    Raises:
+        InvalidStateStoreError: what the stores had then is not known any more.
+    """
+    builder = _Builder(app, history_of(app), commits)
+    builder.make()
+    return builder.directory
+
+
+def _after_record(app: ApplicationCore, record: RecordPosition, commits: Mapping[TaskId, TaskCommit]) -> Path:
+    """Return a state directory with the stores exactly after a record in its own task, and after these commits in others.
+
+    The task processes the records since its last commit again; what it then writes to its changelogs must be what it wrote.
+
+    Raises:
+        InvalidStateStoreError: it is not, so that the order in which it took them is not known, or its functions are not deterministic.
+    """
+    from kstreams_repl.repl.session.views.past.before_record import before_record, replay
+
+    inputs = before_record(app, record)
+    task = inputs.spec.task_id
+    builder = _Builder(app, history_of(app), {other: commit for other, commit in commits.items() if other != task}, record)
+    builder.make(lambda root: replay(app, inputs, record, task_directory(root, app.name, task)))
+    return builder.directory
+
+
+def specs_of(app: ApplicationCore) -> dict[TaskId, TaskSpec]:
+    """Return the tasks of an application as it is now."""
+    return task_specs(app.topology, app.name, app.config, check(app.client.admin, app.topology, app.name, app.config))
 
 
 class Past:
@@ -171,10 +206,6 @@ def _reads(app: ApplicationCore, topic: str) -> bool:
     return any(topic in topics_of_source(node, app.topology, app.name, {topic: 1}) for node in sources)
 
 
-def _specs(app: ApplicationCore) -> dict[TaskId, TaskSpec]:
-    return task_specs(app.topology, app.name, app.config, check(app.client.admin, app.topology, app.name, app.config))
-
-
 def _all_on_disk(topology: Topology, config: StreamsConfig) -> Topology:
     """Return the topology with every store of its tasks on disk: another process cannot read those in memory."""
     kind, rows = config["default.dsl.store"], config["dsl.store.format"]
@@ -184,9 +215,12 @@ def _all_on_disk(topology: Topology, config: StreamsConfig) -> Topology:
 class _Builder:
     """Makes the directory of one moment, if it is not there."""
 
-    def __init__(self, app: ApplicationCore, past: ApplicationCore, history: CommitHistory, commits: Mapping[TaskId, TaskCommit]) -> None:
+    def __init__(
+        self, app: ApplicationCore, history: CommitHistory, commits: Mapping[TaskId, TaskCommit], record: RecordPosition | None = None
+    ) -> None:
         self._app, self._history, self._commits = app, history, commits
-        specs = _specs(past)
+        resolved = check(app.client.admin, app.topology, app.name, app.config)
+        specs = task_specs(_all_on_disk(app.topology, app.config), app.name, app.config, resolved)
         self._logs = {task: changelogs_of(specs[task]) for task in commits}
         logs = [log for own in self._logs.values() for log in own]
         now = ChangelogBounds.read(app.client.admin, logs)
@@ -197,12 +231,15 @@ class _Builder:
         )
         layout = [(log.store.name, str(log.store.kind), log.store.retention_ms, log.store.headers) for log in logs]
         commit_ids = {str(task): commit.commit_id for task, commit in commits.items()}
-        described = orjson.dumps([asdict(self._made), layout, commit_ids], option=orjson.OPT_SORT_KEYS)
+        described = orjson.dumps([asdict(self._made), layout, commit_ids, str(record or "")], option=orjson.OPT_SORT_KEYS)
         self._base = application_directory(state_root(app.config), app.name) / FOLDER
         self.directory = self._base / hashlib.blake2b(described, digest_size=12).hexdigest()
 
-    def make(self) -> None:
-        """Make the directory.
+    def make(self, add: Callable[[Path], None] = lambda root: None) -> None:
+        """Make the directory, unless it is there.
+
+        Args:
+            add: adds tasks to it.
 
         Raises:
             InvalidStateStoreError: a changelog no longer has what the stores had.
@@ -214,6 +251,7 @@ class _Builder:
         new.mkdir(parents=True, mode=0o700)
         try:
             self._fill(new)
+            add(new)
             (new / _MANIFEST).write_bytes(orjson.dumps(asdict(self._made)))
             if not self.directory.exists():
                 new.rename(self.directory)

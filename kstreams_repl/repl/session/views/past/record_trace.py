@@ -232,7 +232,7 @@ class TraceMeter:
             finally:
                 self._open.pop()
                 if sends:
-                    visit.sent += map(SentRecord._make, sent[before:])
+                    visit.sent += (SentRecord(*each) for each in sent[before:])
 
         return visited
 

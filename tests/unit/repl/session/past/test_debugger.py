@@ -18,11 +18,11 @@ from kstreams_repl.engine.commit.offset_metadata import OffsetMetadata
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.runtime.task import TaskSpec
 from kstreams_repl.host.instance.initialization.start_offsets import StartOffset
-from kstreams_repl.repl.past.debugger import Debugger
+from kstreams_repl.repl.session.views.past.debugger import Debugger
 from kstreams_repl.system.types import RecordBatch
 from kstreams_repl.test_driver.driver_tasks import DriverTopics
 from kstreams_repl.types import RecordPosition
-from tests.unit.repl.past.workloads import batches, buffers, everything, from_the_start, random_input, spec_of
+from tests.unit.repl.session.past.workloads import batches, buffers, everything, from_the_start, random_input, spec_of
 
 LONG = ks.serdes.long.serialize
 ROOT = Path(__file__).resolve().parents[4]
@@ -247,7 +247,7 @@ def test_the_state_in_a_saved_test_is_all_that_the_record_needs(make: Any, cache
     for position in rng.sample(positions, 15):
         with Debugger(spec, position, starts=from_the_start(spec), records=records) as debugger:
             text = debugger.save_test(
-                tmp_path / "test_one.py", expect={}, topology=f"tests.unit.repl.past.workloads:{make.__name__}"
+                tmp_path / "test_one.py", expect={}, topology=f"tests.unit.repl.session.past.workloads:{make.__name__}"
             ).read_text()
             expected: dict[str, list[Any]] = {}
             for record in debugger.trace.sent:

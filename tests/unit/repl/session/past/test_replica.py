@@ -10,11 +10,20 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.repl.past.replica import TaskReplica
+from kstreams_repl.repl.session.views.past.replica import TaskReplica
 from kstreams_repl.system.types import RecordBatch, TopicPartition
 from kstreams_repl.test_driver.virtual_calls import MemoryResultLog
 from kstreams_repl.testing import TopologyTestDriver
-from tests.unit.repl.past.workloads import Feeder, batches, buffers, everything, from_the_start, random_input, rows_of, spec_of
+from tests.unit.repl.session.past.workloads import (
+    Feeder,
+    batches,
+    buffers,
+    everything,
+    from_the_start,
+    random_input,
+    rows_of,
+    spec_of,
+)
 
 
 @pytest.mark.parametrize(

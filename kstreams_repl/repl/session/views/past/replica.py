@@ -25,14 +25,15 @@ from typing import Any, cast
 from kstreams_repl.engine.commit.offset_metadata import STREAM_TIME, OffsetMetadata
 from kstreams_repl.engine.partitioning import partition_for_key
 from kstreams_repl.engine.runtime.calls.call_results import ResultLog
+from kstreams_repl.engine.runtime.nodes.collector import Send, Site
 from kstreams_repl.engine.runtime.task import StreamTask, TaskSpec
 from kstreams_repl.engine.stores.engine.environment import Engine, Environment, Row
 from kstreams_repl.engine.topology.nodes import Node
 from kstreams_repl.engine.topology.store_builder import StoreKind
 from kstreams_repl.host.instance.initialization.start_offsets import StartOffset, restore_progress
-from kstreams_repl.repl.past.record_trace import RecordTrace, SentRecord, TraceMeter
+from kstreams_repl.repl.session.views.past.record_trace import RecordTrace, SentRecord, TraceMeter
 from kstreams_repl.system.errors import IllegalStateError, KStreamsError
-from kstreams_repl.system.types import RecordBatch, RecordPosition, TopicPartition
+from kstreams_repl.system.types import Headers, RecordBatch, RecordPosition, TopicPartition
 from kstreams_repl.test_driver.host import DriverCollector, DriverHost
 
 _CALLS_MS = 60_000
@@ -81,7 +82,7 @@ class TaskReplica:
         self._follows_records = now is None
         self.now = max(0, *(start.metadata.stream_time for start in starts.values())) if now is None else now
         self._starts, self._global_stores, self._results = dict(starts), global_stores, results
-        self._collector = DriverCollector(_Topics(partitions or (lambda topic: 1)))
+        self._collector = _LogCollector(_Topics(partitions or (lambda topic: 1)))
         self._collector.sent = deque(maxlen=0)  # type: ignore[assignment]  # until a record is traced, nothing of it is kept
         self._records: dict[TopicPartition, list[RecordBatch]] = {partition: [] for partition in spec.partitions}
         self._given = {partition: start.offset for partition, start in starts.items()}
@@ -107,6 +108,20 @@ class TaskReplica:
     def starts(self) -> Starts:
         """The offsets and metadata of the replica's last commit."""
         return dict(self._starts)
+
+    @property
+    def logged(self) -> Mapping[tuple[str, bytes | None], bytes | None]:
+        """The last value of each key in each changelog that the records have written so far."""
+        return self._collector.logged
+
+    def save(self, directory: Path) -> None:
+        """Copy the stores, as of the last record, to a directory that does not exist.
+
+        Raises:
+            StateStoreError: the disk failed.
+        """
+        self._task.post_commit(self._commit_id, {})
+        self._environment.copy_to(str(directory))  # type: ignore[attr-defined]
 
     def _new_host(self) -> DriverHost:
         host = DriverHost(self.spec.config, lambda: self.now, results=self._results)
@@ -210,7 +225,7 @@ class TaskReplica:
         except KStreamsError as error:
             failure = error
         assert position is not None
-        return RecordTrace(position, meter.take(), tuple(map(SentRecord._make, self._collector.sent)), failure)
+        return RecordTrace(position, meter.take(), tuple(SentRecord(*each) for each in self._collector.sent), failure)
 
     def read_rows_of(self, key: bytes | None) -> None:
         """Read the row of a serialized key in each key-value store, as `run_to` left it: what a first record that failed did not come to.
@@ -354,6 +369,25 @@ class _NotedEngine:
             if key not in self._written:
                 self._read.setdefault(key, value)
             yield key, value
+
+
+class _LogCollector(DriverCollector):
+    """Also keeps the last value of each key that goes to a changelog."""
+
+    def __init__(self, topics: _Topics) -> None:
+        super().__init__(topics)
+        self.logged: dict[tuple[str, bytes | None], bytes | None] = {}
+
+    def sender(self, topic: str, site: Site | None = None) -> Send:
+        send, logged = super().sender(topic, site), self.logged
+        if not topic.endswith("-changelog"):
+            return send
+
+        def log(key: bytes | None, value: bytes | None, timestamp: int, headers: Headers, partition: int | None = None) -> None:
+            logged[topic, key] = value
+            send(key, value, timestamp, headers, partition)
+
+        return log
 
 
 class _Topics:

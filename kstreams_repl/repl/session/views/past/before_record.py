@@ -1,0 +1,202 @@
+"""A task just before one of its records: what a replica of it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kstreams_repl.engine.commit.offset_metadata import OffsetMetadata
+from kstreams_repl.engine.operators.streams.stream_async import StreamAsync
+from kstreams_repl.engine.runtime.global_task import GlobalTask
+from kstreams_repl.engine.runtime.task import TaskSpec
+from kstreams_repl.engine.stores.engine.memory import MemoryEnvironment
+from kstreams_repl.host.instance.initialization.start_offsets import StartOffset
+from kstreams_repl.host.instance.state.changelogs import changelogs_of
+from kstreams_repl.host.instance.state.state_directory import task_directory
+from kstreams_repl.host.kafka.reading import OffsetRange, ranges_of, read_ranges
+from kstreams_repl.repl.session.application.core import ApplicationCore
+from kstreams_repl.repl.session.views.past.commit_history import TaskCommit
+from kstreams_repl.repl.session.views.past.debugger import Debugger
+from kstreams_repl.repl.session.views.past.moments import moment_of
+from kstreams_repl.repl.session.views.past.past_state import history_of, specs_of, state_directory
+from kstreams_repl.repl.session.views.past.replica import TaskReplica
+from kstreams_repl.system.errors import CallError, IllegalStateError, InvalidStateStoreError
+from kstreams_repl.system.types import RecordBatch, RecordPosition, TopicPartition
+
+FURTHER = 1_000
+"""How many offsets of each partition a debugger can run on beyond the commit with its record."""
+
+
+@dataclass(frozen=True, slots=True)
+class BeforeRecord:
+    """The last commit of a task before a record, and what the task read from there on.
+
+    Attributes:
+        starts: the committed offset of each input partition, and its metadata.
+        records: by input partition, the records from there on.
+        state: a directory with the task's stores as of that commit, which no one may change; None: they were empty.
+        global_stores: of the application, with the records of their topics up to the time of the commit after the record.
+        after: the first commit with the record; None: it is not committed yet.
+    """
+
+    spec: TaskSpec
+    starts: Mapping[TopicPartition, StartOffset]
+    records: Mapping[TopicPartition, RecordBatch]
+    state: Path | None
+    global_stores: Mapping[str, object]
+    after: TaskCommit | None
+
+
+def before_record(app: ApplicationCore, record: RecordPosition, *, further: int = 0, calls: bool = False) -> BeforeRecord:
+    """Return a task as of the last commit before a record.
+
+    Args:
+        further: how many offsets beyond the commit with the record are read of each partition.
+        calls: whether functions of asynchronous nodes may be called again, with whatever effects they have.
+
+    Raises:
+        InvalidStateStoreError: no task reads the record, or what was there before it is not known any more.
+        IllegalStateError: the task has asynchronous nodes, and they may not be called.
+    """
+    history = history_of(app)
+    task = history.task_of(record)
+    before, after = history.around(record)
+    spec = specs_of(app)[task]
+    waiting = [node.name for node in spec.subtopology.nodes if isinstance(getattr(node, "operator", None), StreamAsync)]
+    if waiting and not calls:
+        raise IllegalStateError(
+            f"to process {record} again, the function of asynchronous node {waiting[0]!r} would be called again",
+            hint="where that does no harm, allow it: calls=True",
+            node=waiting[0],
+        )
+    starts = {
+        partition: StartOffset(0, OffsetMetadata())
+        if before is None or partition not in before.commits
+        else StartOffset(before.commits[partition].offset, before.metadata[partition])
+        for partition in spec.partitions
+    }
+    state = None if before is None else task_directory(state_directory(app, {task: before}), app.name, task)
+    ends = {partition: start.offset for partition, start in starts.items()} if after is None else after.offsets
+    last = {partition: ends.get(partition, 0) + further for partition in spec.partitions}
+    own = TopicPartition(record.topic, record.partition)
+    last[own] = max(last[own], record.offset + 1)
+    records = {partition: _records(app, partition, starts[partition].offset, last[partition]) for partition in spec.partitions}
+    return BeforeRecord(spec, starts, records, state, _global_stores(app, None if after is None else after.at_ms + 1), after)
+
+
+def replay(app: ApplicationCore, inputs: BeforeRecord, record: RecordPosition, directory: Path) -> None:
+    """Process the records of a task up to a record, that one included, and write its stores to a directory that does not exist.
+
+    Raises:
+        InvalidStateStoreError: what it writes to its changelogs up to the commit after the record is not what it wrote then.
+        StreamsProcessingError: a function raised.
+    """
+    with replica_of(app, inputs) as replica:
+        replica.run_to(record)
+        saved = False
+        while (trace := replica.step_record()) is not None:
+            if trace.error is not None:
+                raise trace.error
+            if trace.position == record:
+                replica.save(directory)
+                saved = True
+        again = replica.logged
+    then = _logged(app, inputs)
+    # A cache writes no row that came and went between two commits; a replica deletes it.
+    if not saved or then.items() - again.items() or any(again[key] is not None for key in again.keys() - then.keys()):
+        raise InvalidStateStoreError(
+            f"the state after {record} is not known: processed again, the records of its commit do not give what they gave then",
+            hint="the order in which a task took records of several partitions, the wall clock, and functions that are not deterministic "
+            f"are not kept; the nearest moments are the commits: {inputs.after}",
+        )
+
+
+def debugger_of(app: ApplicationCore, record: str | RecordPosition, *, calls: bool) -> Debugger:
+    """Return a debugger of a record, as `Application.debug`."""
+    position = moment_of(record).record
+    if position is None:
+        raise CallError(f"expected a record, got {record!r}", hint="TOPIC-PARTITION@OFFSET: app.debug('orders-0@17')", argument="record")
+    inputs = before_record(app, position, further=FURTHER, calls=calls)
+    if position.offset not in inputs.records[TopicPartition(position.topic, position.partition)].offsets:
+        raise InvalidStateStoreError(f"there is no record {position}", hint="it may be a transaction's marker, or not be written yet")
+    program = app.history.program()
+    return Debugger(
+        inputs.spec,
+        position,
+        starts=inputs.starts,
+        records=inputs.records,
+        state=inputs.state,
+        global_stores=inputs.global_stores,
+        partitions=app.client.admin.partitions,
+        topology=app.topology,
+        program=None if program.missing else program.text or None,
+    )
+
+
+def replica_of(app: ApplicationCore, inputs: BeforeRecord) -> TaskReplica:
+    """Return a replica of a task, with the records that it has to process."""
+    replica = TaskReplica(
+        inputs.spec,
+        starts=inputs.starts,
+        state=inputs.state,
+        global_stores=inputs.global_stores,
+        partitions=app.client.admin.partitions,
+    )
+    for partition, batch in inputs.records.items():
+        replica.feed(partition, batch)
+    return replica
+
+
+def _logged(app: ApplicationCore, inputs: BeforeRecord) -> dict[tuple[str, bytes | None], bytes | None]:
+    """Return the last value of each key that the commit with the record has in each changelog."""
+    history, after = history_of(app), inputs.after
+    assert after is not None
+    commits = history.of(after.task)
+    before = commits[commits.index(after) - 1] if after is not commits[0] else None
+    logged: dict[tuple[str, bytes | None], bytes | None] = {}
+    for log in changelogs_of(inputs.spec):
+        start, end = 0 if before is None else history.end_of(before, log.partition.topic), history.end_of(after, log.partition.topic)
+        if log.is_source or start is None or end is None or start >= end:
+            continue
+        for _, batch in read_ranges(app.client.settings, [OffsetRange(log.partition, start, end)]):
+            logged |= {(log.partition.topic, key): value for key, value in zip(batch.keys, batch.values, strict=True)}
+    return logged
+
+
+def _records(app: ApplicationCore, partition: TopicPartition, start: int, end: int) -> RecordBatch:
+    """Return the records of a partition between two offsets.
+
+    Raises:
+        InvalidStateStoreError: the broker has deleted the first of them.
+    """
+    (range_,) = ranges_of(app.client.admin, partition.topic, partitions=[partition.partition], start=start, end=end)
+    if range_.start > start and end > start:
+        raise InvalidStateStoreError(
+            f"{partition} begins at offset {range_.start}: records from {start} on are gone",
+            hint="repartition.purge.interval.ms says how soon an application deletes what it has processed of its internal topics"
+            if partition.topic.startswith(f"{app.name}-")
+            else "the retention of the topic has removed them",
+        )
+    whole = RecordBatch([], [], [], [], [], partition.topic)
+    assert whole.headers is not None
+    for _, batch in read_ranges(app.client.settings, [range_]):
+        whole.keys.extend(batch.keys)
+        whole.values.extend(batch.values)
+        whole.timestamps.extend(batch.timestamps)
+        whole.offsets.extend(batch.offsets)
+        whole.headers.extend(batch.headers or [None] * len(batch))
+    return whole
+
+
+def _global_stores(app: ApplicationCore, until_ms: int | None) -> Mapping[str, object]:
+    """Return the global stores, read from their topics up to the first record of a time."""
+    parts = [part for part in app.topology.subtopologies() if part.global_]
+    if not parts:
+        return {}
+    clock: Callable[[], int] = lambda: until_ms or 0  # noqa: E731
+    task = GlobalTask(app.name, parts, config=app.config, environment=MemoryEnvironment(), wall_clock=clock)
+    ranges = [item for topic in task.topics for item in ranges_of(app.client.admin, topic, until_ms=until_ms)]
+    for partition, batch in read_ranges(app.client.settings, ranges):
+        task.update(partition.topic, partition.partition, batch)
+    return task.stores
