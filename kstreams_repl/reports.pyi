@@ -92,6 +92,22 @@ from kstreams_repl.repl.session.views.counts.record_counts import (
 from kstreams_repl.repl.session.views.counts.record_counts import (
     NodeRate as NodeRate,
 )
+from kstreams_repl.repl.session.views.past.debugger import Debugger as Debugger
+from kstreams_repl.repl.session.views.past.record_trace import (
+    NodeVisit as NodeVisit,
+)
+from kstreams_repl.repl.session.views.past.record_trace import (
+    RecordTrace as RecordTrace,
+)
+from kstreams_repl.repl.session.views.past.record_trace import (
+    SentRecord as SentRecord,
+)
+from kstreams_repl.repl.session.views.past.record_trace import (
+    StoreAccess as StoreAccess,
+)
+from kstreams_repl.repl.session.views.past.record_trace import (
+    TracedRecord as TracedRecord,
+)
 from kstreams_repl.repl.session.views.values.sample import (
     NodeSample as NodeSample,
 )

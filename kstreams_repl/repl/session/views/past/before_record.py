@@ -19,8 +19,8 @@ from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.views.past.commit_history import TaskCommit
 from kstreams_repl.repl.session.views.past.debugger import Debugger
 from kstreams_repl.repl.session.views.past.moments import moment_of
-from kstreams_repl.repl.session.views.past.past_state import history_of, specs_of, state_directory
 from kstreams_repl.repl.session.views.past.replica import TaskReplica
+from kstreams_repl.repl.session.views.past.state_builder import history_of, specs_of, state_directory
 from kstreams_repl.system.errors import CallError, IllegalStateError, InvalidStateStoreError
 from kstreams_repl.system.types import RecordBatch, RecordPosition, TopicPartition
 

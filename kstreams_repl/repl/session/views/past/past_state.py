@@ -1,58 +1,24 @@
-"""The stores of an application as of a moment, in a state directory of their own, so that whatever reads stores reads them, too.
-
-They are made from the nearest copy that is not later (an earlier moment asked for before, a snapshot of ``repl.snapshot.dir``, or nothing)
-and the records of the changelogs up to the ends that the commit names. What the broker no longer has is an error, never a guess:
-a changelog that was compacted later than the moment lacks rows of it (`compaction`).
-"""
+"""The stores of an application as of a moment, in a state directory of their own, so that whatever reads stores reads them, too."""
 
 from __future__ import annotations
 
 import copy
-import hashlib
-import shutil
-import time
-import uuid
-import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-import orjson
-
 from kstreams_repl.engine.config import StreamsConfig
-from kstreams_repl.engine.runtime.task import TaskSpec
-from kstreams_repl.engine.runtime.task_specs import task_specs
-from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
-from kstreams_repl.engine.stores.log.changelog_restore import Restorer
 from kstreams_repl.engine.topology.nodes import SourceNode
-from kstreams_repl.engine.topology.store_builder import StoreBuilder, in_application
-from kstreams_repl.engine.topology.topology import Topology
-from kstreams_repl.host.instance.state.changelog_retention import check_whole, floors_of
-from kstreams_repl.host.instance.state.changelogs import ChangelogBounds, ChangelogPartition, changelogs_of
-from kstreams_repl.host.instance.state.environment_attributes import INPUT, remember_topics
-from kstreams_repl.host.instance.state.snapshot_directory import snapshot_directory
-from kstreams_repl.host.instance.state.snapshots import fetch_snapshot, why_refused
-from kstreams_repl.host.instance.state.state_directory import application_directory, state_root, task_directory
-from kstreams_repl.host.instance.state.state_manager import open_lmdb
-from kstreams_repl.host.kafka.reading import OffsetRange, read_ranges
-from kstreams_repl.pictures.wording import counted
+from kstreams_repl.engine.topology.store_builder import StoreBuilder
+from kstreams_repl.host.instance.state.state_directory import task_directory
 from kstreams_repl.repl.session.application.core import ApplicationCore
-from kstreams_repl.repl.session.application.starting.deploy_preview import check
 from kstreams_repl.repl.session.views.counts.consumer_lag import topics_of_source
-from kstreams_repl.repl.session.views.past.commit_history import CommitHistory, TaskCommit
-from kstreams_repl.repl.session.views.past.compaction import CompactionCheck, refuse_compacted
+from kstreams_repl.repl.session.views.past.before_record import before_record, replay
+from kstreams_repl.repl.session.views.past.commit_history import TaskCommit
 from kstreams_repl.repl.session.views.past.moments import moment_of
+from kstreams_repl.repl.session.views.past.state_builder import StateBuilder, all_on_disk, history_of, state_directory
 from kstreams_repl.system.errors import CallError, InvalidStateStoreError
-from kstreams_repl.system.types import RecordPosition, TaskId, TopicPartition
-
-FOLDER = "past"
-KEPT = 8
-"""Number of moments whose state is kept on disk."""
-KEPT_BYTES = 4 << 30
-_MANIFEST = "moment.json"
-_BATCH = 50_000
-_REPORT_SECONDS = 2.0
-_HISTORIES: weakref.WeakKeyDictionary[Topology, CommitHistory] = weakref.WeakKeyDictionary()
+from kstreams_repl.system.types import RecordPosition, TaskId
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,32 +47,6 @@ class PastState:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class _Made:
-    """What a directory of a moment was made from: the ends of the changelogs by task, and the broker's ids of their topics."""
-
-    ends: Mapping[str, Mapping[str, int]]
-    topic_ids: Mapping[str, str]
-
-
-def history_of(app: ApplicationCore) -> CommitHistory:
-    """Return the commits of an application up to now.
-
-    Raises:
-        InvalidStateStoreError: it does not commit exactly once.
-    """
-    if not app.config.exactly_once:
-        raise InvalidStateStoreError(
-            f"application {app.name!r} runs at least once: its commits do not say what its stores had at the time",
-            hint="processing.guarantee=exactly_once_v2 does; its topics can be read with end=",
-        )
-    history = _HISTORIES.get(app.topology)
-    if history is None:
-        history = _HISTORIES[app.topology] = CommitHistory(app.client.admin, app.name, specs_of(app))
-    history.update()
-    return history
-
-
 def past_state(app: ApplicationCore, as_of: object) -> PastState:
     """Return the state of an application as of a moment.
 
@@ -121,22 +61,11 @@ def past_state(app: ApplicationCore, as_of: object) -> PastState:
     commits = history_of(app).at(moment)
     directory = state_directory(app, commits) if moment.record is None else _after_record(app, moment.record, commits)
     past = copy.copy(app)
-    past.topology = _all_on_disk(app.topology, app.config)
+    past.topology = all_on_disk(app.topology, app.config)
     past.config = StreamsConfig({**app.config, "state.dir": str(directory), "application.server": None})
     past.registry = {app.name: past}
     past.as_of, past.until_ms = str(moment), max(commit.at_ms for commit in commits.values()) + 1
     return PastState(past, commits)
-
-
-def state_directory(app: ApplicationCore, commits: Mapping[TaskId, TaskCommit]) -> Path:
-    """Return a state directory (``state.dir``) with the stores of these tasks as of these commits, all of them on disk.
-
-    Raises:
-        InvalidStateStoreError: what the stores had then is not known any more.
-    """
-    builder = _Builder(app, history_of(app), commits)
-    builder.make()
-    return builder.directory
 
 
 def _after_record(app: ApplicationCore, record: RecordPosition, commits: Mapping[TaskId, TaskCommit]) -> Path:
@@ -147,18 +76,11 @@ def _after_record(app: ApplicationCore, record: RecordPosition, commits: Mapping
     Raises:
         InvalidStateStoreError: it is not, so that the order in which it took them is not known, or its functions are not deterministic.
     """
-    from kstreams_repl.repl.session.views.past.before_record import before_record, replay
-
     inputs = before_record(app, record)
     task = inputs.spec.task_id
-    builder = _Builder(app, history_of(app), {other: commit for other, commit in commits.items() if other != task}, record)
+    builder = StateBuilder(app, history_of(app), {other: commit for other, commit in commits.items() if other != task}, record)
     builder.make(lambda root: replay(app, inputs, record, task_directory(root, app.name, task)))
     return builder.directory
-
-
-def specs_of(app: ApplicationCore) -> dict[TaskId, TaskSpec]:
-    """Return the tasks of an application as it is now."""
-    return task_specs(app.topology, app.name, app.config, check(app.client.admin, app.topology, app.name, app.config))
 
 
 class Past:
@@ -206,164 +128,3 @@ def _reads(app: ApplicationCore, topic: str) -> bool:
     return any(topic in topics_of_source(node, app.topology, app.name, {topic: 1}) for node in sources)
 
 
-def _all_on_disk(topology: Topology, config: StreamsConfig) -> Topology:
-    """Return the topology with every store of its tasks on disk: another process cannot read those in memory."""
-    kind, rows = config["default.dsl.store"], config["dsl.store.format"]
-    return topology.with_stores(lambda store: replace(in_application(store, kind, rows), persistent=True, follows_default=False))
-
-
-class _Builder:
-    """Makes the directory of one moment, if it is not there."""
-
-    def __init__(
-        self, app: ApplicationCore, history: CommitHistory, commits: Mapping[TaskId, TaskCommit], record: RecordPosition | None = None
-    ) -> None:
-        self._app, self._history, self._commits = app, history, commits
-        resolved = check(app.client.admin, app.topology, app.name, app.config)
-        specs = task_specs(_all_on_disk(app.topology, app.config), app.name, app.config, resolved)
-        self._logs = {task: changelogs_of(specs[task]) for task in commits}
-        logs = [log for own in self._logs.values() for log in own]
-        now = ChangelogBounds.read(app.client.admin, logs)
-        self._bounds = ChangelogBounds(now.firsts, {log.partition: self._end(log) for log in logs}, now.topic_ids)
-        self._made = _Made(
-            {str(task): {str(log.partition): self._bounds.ends[log.partition] for log in own} for task, own in self._logs.items()},
-            now.topic_ids,
-        )
-        layout = [(log.store.name, str(log.store.kind), log.store.retention_ms, log.store.headers) for log in logs]
-        commit_ids = {str(task): commit.commit_id for task, commit in commits.items()}
-        described = orjson.dumps([asdict(self._made), layout, commit_ids, str(record or "")], option=orjson.OPT_SORT_KEYS)
-        self._base = application_directory(state_root(app.config), app.name) / FOLDER
-        self.directory = self._base / hashlib.blake2b(described, digest_size=12).hexdigest()
-
-    def make(self, add: Callable[[Path], None] = lambda root: None) -> None:
-        """Make the directory, unless it is there.
-
-        Args:
-            add: adds tasks to it.
-
-        Raises:
-            InvalidStateStoreError: a changelog no longer has what the stores had.
-        """
-        if self.directory.exists():
-            (self.directory / _MANIFEST).touch()
-            return
-        new = self._base / f".{uuid.uuid4().hex[:12]}"
-        new.mkdir(parents=True, mode=0o700)
-        try:
-            self._fill(new)
-            add(new)
-            (new / _MANIFEST).write_bytes(orjson.dumps(asdict(self._made)))
-            if not self.directory.exists():
-                new.rename(self.directory)
-        finally:
-            shutil.rmtree(new, ignore_errors=True)
-        _prune(self._base, self.directory)
-
-    def _end(self, log: ChangelogPartition) -> int:
-        """Return the end of a changelog as of its task's commit."""
-        commit = self._commits[log.task]
-        end = commit.offsets.get(log.partition, 0) if log.is_source else self._history.end_of(commit, log.partition.topic)
-        if end is None or end < 0:
-            raise InvalidStateStoreError(
-                f"{commit} does not say where the changelog of store {log.store.name!r} ended",
-                hint="commits of an earlier release, of Kafka Streams on the JVM, or with too many stores for their metadata do not; "
-                "ask for a later moment",
-                store=log.store.name,
-            )
-        return end
-
-    def _fill(self, root: Path) -> None:
-        environments: dict[TaskId, LmdbEnvironment] = {}
-        try:
-            for task in self._commits:
-                path = task_directory(root, self._app.name, task)
-                self._copy_nearest(task, path)
-                environments[task] = open_lmdb(path)
-            self._restore(environments)
-            for task, commit in self._commits.items():
-                environment = environments[task]
-                remember_topics(environment, self._logs[task], self._bounds.topic_ids)
-                environment.commit({f"{INPUT}{partition}": offset for partition, offset in commit.offsets.items()}, commit.commit_id)
-        finally:
-            for environment in environments.values():
-                environment.close()
-
-    def _restore(self, environments: Mapping[TaskId, LmdbEnvironment]) -> None:
-        app, bounds = self._app, self._bounds
-        ranges: list[OffsetRange] = []
-        restorers: dict[TopicPartition, list[Restorer]] = {}
-        checks: dict[TopicPartition, CompactionCheck] = {}
-        for task, logs in self._logs.items():
-            floors = floors_of(logs, self._commits[task].metadata.values(), bounds.topic_ids)
-            for log in logs:
-                partition, environment = log.partition, environments[task]
-                floor = floors.get(partition)
-                check_whole(environment, log, bounds.firsts[partition], floor)
-                end = bounds.ends[partition]
-                start = min(max(environment.positions.get(str(partition), 0), bounds.firsts[partition], floor or 0), end)
-                ranges.append(OffsetRange(partition, start, end))
-                restorers.setdefault(partition, []).append(Restorer(log.store, environment, str(partition)))
-                checks[partition] = CompactionCheck(log, start, end)
-        whole, done, reported_at = sum(item.end - item.start for item in ranges), 0, time.monotonic()
-        for partition, batch in read_ranges(app.client.settings, ranges, batch_size=_BATCH):
-            for restorer in restorers[partition]:
-                restorer.apply(batch)
-            checks[partition].add(batch)
-            done += len(batch)
-            if time.monotonic() - reported_at > _REPORT_SECONDS:
-                reported_at = time.monotonic()
-                app.client.report(f"state of {app.name} as of then: {done:,} of {counted(whole, 'offset')} …")
-        for partition, own in restorers.items():
-            for restorer in own:
-                restorer.finish(bounds.ends[partition])
-        for task, logs in self._logs.items():
-            for log in logs:
-                refuse_compacted(app.client.settings, checks[log.partition], self._history.of(task), self._policy)
-
-    def _policy(self, topic: str) -> str:
-        return self._app.client.admin.topic_configs([topic])[topic].get("cleanup.policy", "")
-
-    # ---- the nearest copy
-
-    def _copy_nearest(self, task: TaskId, path: Path) -> None:
-        """Copy the state of an earlier moment to begin with, if there is any."""
-        logs = self._logs[task]
-        nearest = max(self._earlier(task), default=None)
-        if nearest is not None:
-            shutil.copytree(nearest[1], path)
-            return
-        path.mkdir(parents=True, mode=0o700)
-        uri = self._app.config["repl.snapshot.dir"]
-        if uri is not None and logs:
-            config, now_ms = self._app.config, int(time.time() * 1000)
-            fetch_snapshot(
-                snapshot_directory(uri),
-                self._app.name,
-                str(task),
-                path,
-                lambda manifest: why_refused(manifest, logs, self._bounds, config=config, now_ms=now_ms),
-            )
-
-    def _earlier(self, task: TaskId) -> Iterator[tuple[int, Path]]:
-        """Yield the directories of moments that are not later, each with how far it is."""
-        mine = self._made.ends[str(task)]
-        fresh = min((log.keeps_deletions_seconds(self._app.config) for log in self._logs[task]), default=0.0)
-        for manifest in self._base.glob(f"*/{_MANIFEST}"):
-            try:
-                made = _Made(**orjson.loads(manifest.read_bytes()))
-                ends, age = made.ends.get(str(task), {}), time.time() - manifest.stat().st_mtime
-            except (OSError, ValueError, TypeError):
-                continue
-            same = ends.keys() == mine.keys() and all(made.topic_ids.get(t) == i for t, i in self._made.topic_ids.items())
-            if same and age < fresh and all(ends[log] <= mine[log] for log in mine):
-                yield sum(ends.values()), task_directory(manifest.parent, self._app.name, task)
-
-
-def _prune(base: Path, keep: Path) -> None:
-    """Remove the moments that were not asked for for the longest time, beyond `KEPT` and `KEPT_BYTES`."""
-    size = 0
-    newest_first = sorted(base.glob(f"*/{_MANIFEST}"), key=lambda manifest: manifest.stat().st_mtime, reverse=True)
-    for number, manifest in enumerate(newest_first):
-        size += sum(file.stat().st_blocks * 512 for file in manifest.parent.rglob("*") if file.is_file())
-        if manifest.parent != keep and (number >= KEPT or size > KEPT_BYTES):
-            shutil.rmtree(manifest.parent, ignore_errors=True)

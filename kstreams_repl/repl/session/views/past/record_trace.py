@@ -21,6 +21,7 @@ from kstreams_repl.engine.runtime.nodes.collector import RecordCollector
 from kstreams_repl.engine.topology.nodes import Node, SinkNode
 from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.host.instance.tasks.task_instrumentation import CALLS
+from kstreams_repl.pictures.frames import Frames
 from kstreams_repl.pictures.table import Table
 from kstreams_repl.system.errors import KStreamsError
 from kstreams_repl.system.types import Headers, RecordPosition, Windowed
@@ -65,7 +66,7 @@ class StoreAccess(NamedTuple):
 
 
 @dataclass(slots=True, repr=False)
-class NodeVisit:
+class NodeVisit(Frames):
     """One visit of a node; complete when its record is.
 
     Attributes:
@@ -87,7 +88,11 @@ class NodeVisit:
     error: BaseException | None = None
 
     def table(self) -> Table:
-        """Return what it got, did and gave, a row for each."""
+        """Return what it got, did and gave, a row for each.
+
+        Example:
+            >>> debugger.step().table()                    # doctest: +SKIP
+        """
         rows: list[tuple[object, ...]] = [] if self.input is None else [("input", *self.input[:3])]
         rows += [("output", *output[:3]) for output in self.outputs]
         rows += [(f"{access.call} {access.store}", access.key, _change_text(access), "") for access in self.stores]
@@ -105,7 +110,7 @@ class NodeVisit:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class RecordTrace:
+class RecordTrace(Frames):
     """What happened to one record; shows itself as a table with a row for each visit.
 
     Attributes:
@@ -130,6 +135,9 @@ class RecordTrace:
 
         Args:
             current: index of the visit that is marked; None: no one.
+
+        Example:
+            >>> debugger.again().table()                   # doctest: +SKIP
         """
         rows = [
             (
