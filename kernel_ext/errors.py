@@ -82,7 +82,7 @@ def record_line(error: BaseException) -> list[str]:
 
 
 def recovery_lines(error: BaseException, variables: Mapping[str, object]) -> list[str]:
-    """Return the calls that continue after an application failed at a record: show it, skip it, edit the function."""
+    """Return the calls that continue after an application failed at a record: show it, step through it, skip it, edit the function."""
     if not isinstance(error, KStreamsError):
         return []
     position, name, node = error.record_position, error.application, error.node
@@ -99,7 +99,8 @@ def recovery_lines(error: BaseException, variables: Mapping[str, object]) -> lis
         edit = f"or give it the serde in the builder, then {app}.edit(builder)"
     else:
         edit = f"edit the function: %%topo_edit {name} {node}"
-    return [f"  show this record: {app}.failed_record · skip it: {app}.skip({str(position)!r}) · {one_line(edit)}"]
+    stepped = f"step through it: {app}.debug({str(position)!r})"
+    return [f"  show this record: {app}.failed_record · {stepped} · skip it: {app}.skip({str(position)!r}) · {one_line(edit)}"]
 
 
 def line_in_cell(trace: TracebackType | None) -> tuple[str, int, str] | None:

@@ -330,6 +330,10 @@ class LivePicture:
             if self._pages is not None and self._pages[1] == shape:
                 if "filter" in message:
                     self._pages[2].filter(str(message["filter"])[:FILTER_CHARACTERS])
+                if "earlier" in message:
+                    self._pages[2].earlier(bool(message["earlier"]))
+                if isinstance(message.get("moment"), int):
+                    self._pages[2].choose(message["moment"])
                 self._pages[2].turn(str(message.get("turn", "")))
         self._read_details(shape)
 

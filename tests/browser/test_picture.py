@@ -177,7 +177,7 @@ def test_a_failures_buttons_ask_and_act(panel: Any) -> None:
 def test_the_rows_of_a_store_are_turned_and_filtered(panel: Any) -> None:
     paging = {"filter": "", "label": "keys that begin with", "previous": False, "next": True, "text": "20 rows"}
     panel.evaluate("state => window.show(state)", state_with(large(1), selected="store:counts-3", detail="<p>rows</p>", paging=paging))
-    field, turns = panel.get_by_label("keys that begin with"), panel.locator(".paging button")
+    field, turns = panel.get_by_label("keys that begin with"), panel.locator(".paging button:visible")
     assert [button.is_enabled() for button in turns.all()] == [False, True]
     turns.nth(1).click()
     page_two = {**paging, "previous": True, "next": False, "text": "page 2, 3 rows"}
@@ -191,6 +191,22 @@ def test_the_rows_of_a_store_are_turned_and_filtered(panel: Any) -> None:
     assert said == [{"do": "rows", "turn": "next"}, {"do": "rows", "filter": "ab"}]
     panel.locator('[data-node="node:step-3-1"]').click()  # the controls belong to the store
     assert panel.locator(".paging").is_hidden()
+
+
+def test_a_store_is_shown_as_of_the_commit_that_the_slider_chooses(panel: Any) -> None:
+    paging = {"filter": "", "label": "keys that begin with", "previous": False, "next": False, "text": "20 rows", "earlier": None}
+    panel.evaluate("state => window.show(state)", state_with(large(1), selected="store:counts-3", detail="<p>rows</p>", paging=paging))
+    button, slider = panel.get_by_role("button", name="earlier"), panel.get_by_label("commit")
+    assert slider.is_hidden()
+    button.click()
+    for at, text in ((7, "now"), (3, "as of 2026-11-28 10:00:00.000 UTC")):
+        panel.evaluate("paging => window.model.set({ paging })", {**paging, "earlier": {"last": 7, "at": at, "text": text}})
+        assert (slider.input_value(), slider.get_attribute("aria-valuetext")) == (str(at), text)
+        assert panel.locator(".moment").inner_text() == text
+    slider.fill("5")
+    button.click()
+    said = panel.evaluate("() => window.sent.filter(message => message.do === 'rows').map(({ view, ...rest }) => rest)")
+    assert said == [{"do": "rows", "earlier": True}, {"do": "rows", "moment": 5}, {"do": "rows", "earlier": False}]
 
 
 def test_a_choice_that_went_with_an_edit_hides_nothing(panel: Any) -> None:
@@ -338,7 +354,7 @@ def test_hostile_texts_do_nothing_in_a_real_browser(panel: Any, texts: list[str]
             }"""
         )
         assert panel.evaluate("() => window.pwned") is None, some
-        made = "body script, iframe, object, embed, form, input:not(.paging > .filter), link, base, meta[http-equiv]"
+        made = "body script, iframe, object, embed, form, input:not(.paging > input), link, base, meta[http-equiv]"
         assert panel.evaluate("made => document.querySelectorAll(made).length", made) == 0
     assert panel.noticed == []
     assert len(panel.frames) == 1 and len(panel.context.pages) == 1

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from kstreams_repl.repl.session.views.past.commit_history import TaskCommit
 from kstreams_repl.repl.session.views.past.past_state import Past as PastStates
 from kstreams_repl.repl.session.views.past.state_builder import FOLDER, KEPT, history_of
 from kstreams_repl.repl.session.views.past.store_diff import store_diff
+from kstreams_repl.repl.session.views.stores.store_pages import StorePages
 from kstreams_repl.repl.session.views.stores.store_view import StoreView
 from kstreams_repl.repl.session.views.tables.sql_query import run_query
 from kstreams_repl.system.errors import CallError, InvalidStateStoreError
@@ -289,6 +291,24 @@ def test_a_store_is_queried_as_of_a_moment(past: Past) -> None:
     for key, value, _ in found(past, f"commit {number}")["counts"]:
         assert view.get(key) == value
     assert len(view.df()) == len(found(past, f"commit {number}")["counts"])
+
+
+def test_the_panel_s_pages_are_those_of_the_commit_that_is_chosen(past: Past) -> None:
+    app = past.application
+    pages = StorePages(app, app.topology.store("counts"), 100)
+    assert pages.read()[1]["earlier"] is None
+    pages.earlier(True)
+    controls: Any = pages.read()[1]["earlier"]
+    assert controls["at"] == controls["last"] > 10 and controls["text"] == "now"
+    for index in (2, controls["last"] // 2):
+        pages.choose(index)
+        table, now = pages.read()
+        at = int(datetime.fromisoformat(now["earlier"]["text"][6:-4] + "+00:00").timestamp() * 1000)  # type: ignore[index]
+        assert {row[:2] for row in table.rows} == {row[:2] for row in found(past, at)["counts"]}
+    pages.choose(controls["last"])
+    assert {row[:2] for row in pages.read()[0].rows} == {row[:2] for row in past.sql("SELECT key, value FROM counts").fetchall()}
+    pages.earlier(False)
+    assert pages.read()[1]["earlier"] is None
 
 
 def test_what_is_no_moment_or_not_known_is_an_error(past: Past) -> None:

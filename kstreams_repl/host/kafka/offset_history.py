@@ -50,7 +50,7 @@ class OffsetHistory:
             KStreamsError: the topic cannot be read.
         """
         admin = self._admin
-        number = _java_hash(self._group.decode()) % admin.partitions(OFFSETS_TOPIC)
+        number = _partition_of(self._group.decode(), admin.partitions(OFFSETS_TOPIC))
         for _, batch in read_ranges(admin.settings, ranges_of(admin, OFFSETS_TOPIC, partitions=[number], start=self._next)):
             self._next = batch.offsets[-1] + 1
             for key, value, at_ms in zip(batch.keys, batch.values, batch.timestamps, strict=True):
@@ -80,12 +80,13 @@ def _commit_in(partition: TopicPartition, value: bytes) -> OffsetCommit:
     return OffsetCommit(partition, _LONG.unpack_from(value, 2)[0], metadata, _LONG.unpack_from(value, position + size)[0])
 
 
-def _java_hash(text: str) -> int:
-    """Return ``text.hashCode() & 0x7FFFFFFF`` of Java, by which a broker chooses a group's partition of the topic."""
+def _partition_of(group: str, partitions: int) -> int:
+    """Return the partition of the topic that has a group: by the absolute value of ``String.hashCode()``, 0 for the smallest int."""
     number = 0
-    for character in text:
+    for character in group:
         number = number * 31 + ord(character) & 0xFFFFFFFF
-    return number & 0x7FFFFFFF
+    signed = number - (1 << 32) if number >> 31 else number
+    return 0 if signed == -(1 << 31) else abs(signed) % partitions
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:

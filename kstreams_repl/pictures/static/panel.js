@@ -140,6 +140,14 @@ function render({ model, el }) {
   const nextPage = press("next", paging, "The rows after", () => send({ do: "rows", turn: "next" }));
   const paged = make("span", "paged", paging);
   paged.setAttribute("role", "status");
+  const earlier = press("earlier", paging, "The rows as they were after an earlier commit", () => send({ do: "rows", earlier: moments.hidden }));
+  const moments = make("input", "moments", paging);
+  moments.type = "range";
+  moments.min = "0";
+  moments.setAttribute("aria-label", "commit");
+  moments.addEventListener("change", () => send({ do: "rows", moment: Number(moments.value) }));
+  const moment = make("span", "moment", paging);
+  moment.setAttribute("role", "status");
   const showPaging = () => {
     const now = (chosen === model.get("selected") && !model.get("planned") && model.get("paging")) || {};
     paging.hidden = now.text === undefined;
@@ -152,6 +160,16 @@ function render({ model, el }) {
     previousPage.disabled = gone || !now.previous;
     nextPage.disabled = gone || !now.next;
     paged.textContent = now.text;
+    earlier.hidden = now.earlier === undefined;
+    earlier.disabled = gone;
+    earlier.setAttribute("aria-pressed", String(Boolean(now.earlier)));
+    moments.hidden = moment.hidden = !now.earlier;
+    moments.disabled = gone;
+    if (!now.earlier) return;
+    moments.max = String(now.earlier.last);
+    if (moments.getRootNode().activeElement !== moments || now.earlier.at === now.earlier.last) moments.value = String(now.earlier.at);
+    moments.setAttribute("aria-valuetext", now.earlier.text);
+    moment.textContent = now.earlier.text;
   };
 
   // ---- the picture

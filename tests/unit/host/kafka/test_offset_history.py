@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kstreams_repl.host.kafka import offset_history
-from kstreams_repl.host.kafka.offset_history import FORGOTTEN, OffsetCommit, OffsetHistory, _java_hash
+from kstreams_repl.host.kafka.offset_history import FORGOTTEN, OffsetCommit, OffsetHistory, _partition_of
 from kstreams_repl.system.types import RecordBatch, TopicPartition
 
 IN = TopicPartition("in", 3)
@@ -71,7 +71,7 @@ def test_a_deleted_offset_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_group_s_partition_is_that_of_java() -> None:
-    """Values of ``String.hashCode``."""
-    assert _java_hash("") == 0
-    assert _java_hash("hello") == 99162322
-    assert _java_hash("polygenelubricants") == 0  # hashCode() is the smallest int
+    """``Math.abs("hello".hashCode())`` is 99162322, "bench-past" has -821177969; the last has the smallest int."""
+    assert _partition_of("hello", 50) == 99162322 % 50
+    assert _partition_of("bench-past", 4) == 1
+    assert _partition_of("polygenelubricants", 50) == 0

@@ -23,7 +23,7 @@ from kstreams_repl.engine.runtime.task import TaskSpec
 from kstreams_repl.engine.runtime.task_specs import task_specs
 from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
 from kstreams_repl.engine.stores.log.changelog_restore import Restorer
-from kstreams_repl.engine.topology.store_builder import in_application
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, in_application
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.instance.state.changelog_retention import check_whole, floors_of
 from kstreams_repl.host.instance.state.changelogs import ChangelogBounds, ChangelogPartition, changelogs_of
@@ -75,6 +75,19 @@ def history_of(app: ApplicationCore) -> CommitHistory:
         history = _HISTORIES[app.topology] = CommitHistory(app.client.admin, app.name, specs_of(app))
     history.update()
     return history
+
+
+def commit_times(app: ApplicationCore, store: StoreBuilder, most: int = 1000) -> list[int]:
+    """Return when the tasks of a store committed (ms), the earliest first; where there are more, `most` of them at even distances.
+
+    Raises:
+        InvalidStateStoreError: the application does not commit exactly once.
+    """
+    history, specs = history_of(app), specs_of(app)
+    tasks = [task for task, spec in specs.items() if any(each.name == store.name for each in spec.subtopology.stores)]
+    begun = max((history.of(task)[0].at_ms for task in tasks if history.of(task)), default=0)
+    times = sorted({commit.at_ms for task in tasks for commit in history.of(task) if commit.at_ms >= begun})
+    return [times[index * len(times) // most] for index in range(most)] if len(times) > most else times
 
 
 def specs_of(app: ApplicationCore) -> dict[TaskId, TaskSpec]:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.engine import serdes
 from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.pictures.table import Table
 from kstreams_repl.pictures.wording import counted, time_text
 from kstreams_repl.repl.session.application.core import ApplicationCore
+from kstreams_repl.repl.session.views.past import past_of
 from kstreams_repl.repl.session.views.stores.local_queries import queries_of
 from kstreams_repl.repl.session.views.stores.store_view import StoreView
 from kstreams_repl.serving.queries.read import Read
 from kstreams_repl.serving.queries.wire import key_of
 from kstreams_repl.serving.server.local_reads import LocalReads
 from kstreams_repl.system.errors import CallError, InvalidStateStoreError
+
+if TYPE_CHECKING:
+    from kstreams_repl.repl.session.views.past.past_state import Past
 
 _TIMES = frozenset({"timestamp", "window_start", "window_end", "valid_to"})
 _WITH_TIMES = {
@@ -61,6 +65,10 @@ class StorePages:
         self._begins: list[tuple[int, int, object] | None] = [None]
         """Where the pages up to the present one begin."""
         self._next: tuple[int, int, object] | None = None
+        self._times: list[int] | None = None
+        """When the earlier commits were that can be chosen (ms); None: none are offered."""
+        self._moment: int | None = None
+        self._past: Past | None = None
 
     def turn(self, to: str) -> None:
         """Go to the ``next`` or the ``previous`` page, if there is one."""
@@ -74,9 +82,32 @@ class StorePages:
         """Show only rows of keys that the text names, from the first page."""
         self._filter, self._begins, self._next = text, [None], None
 
+    def earlier(self, wanted: bool) -> None:
+        """Offer the earlier commits of the store's tasks to choose from, or return to now.
+
+        Raises:
+            InvalidStateStoreError: the application does not commit exactly once.
+        """
+        from kstreams_repl.repl.session.views.past.state_builder import commit_times
+
+        self._times = commit_times(self._application, self._builder) if wanted else None
+        self._show(None)
+
+    def choose(self, index: int) -> None:
+        """Show the rows as of the commit with this index among those that are offered; the last one is now."""
+        times = self._times or []
+        self._show(times[index] if 0 <= index < len(times) else None)
+
+    def _show(self, moment: int | None) -> None:
+        self._moment, self._past = moment, past_of(moment)
+        self._begins, self._next = [None], None
+
     def read(self) -> tuple[Table, dict[str, object]]:
         """Return the present page, and the state of the controls for it: empty where the store cannot be read page by page."""
         app, builder = self._application, self._builder
+        if self._past is not None:
+            app = self._past.reader(app, builder)
+            builder = app.topology.store(builder.name)
         default = app.config["default.key.serde"]
         local = queries_of(app).local
         try:
@@ -97,7 +128,17 @@ class StorePages:
             "next": self._next is not None,
             "text": text if len(self._begins) < 2 else f"page {len(self._begins)}, {text}",
         }
+        if app.config.exactly_once:
+            controls["earlier"] = self._earlier_now()
         return Table.of(names, [[_shown(name, row[name]) for name in names] for row in rows]), controls
+
+    def _earlier_now(self) -> dict[str, object] | None:
+        if self._times is None:
+            return None
+        last, moment = len(self._times), self._moment
+        if moment is None:
+            return {"last": last, "at": last, "text": "now"}
+        return {"last": last, "at": self._times.index(moment), "text": f"as of {time_text(moment)} UTC"}
 
 
 def _shown(column: str, value: Any) -> object:
