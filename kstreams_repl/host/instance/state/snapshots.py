@@ -171,6 +171,7 @@ def fetch_snapshot(
     refused: Callable[[Manifest], str | None],
     *,
     in_force: Callable[[], bool] = lambda: True,
+    level: int = logging.WARNING,
 ) -> Manifest | None:
     """Replace a task's environment, which must be closed, by the newest snapshot that passes.
 
@@ -178,6 +179,7 @@ def fetch_snapshot(
         refused: returns why a snapshot does not fit, from its manifest; None when it fits.
         in_force: called before the existing environment is deleted: fetching may take long, and a successor may have opened it by
             then.
+        level: at which a snapshot that does not pass is logged.
 
     Returns:
         Its manifest; None, and no change, when no snapshot passes.
@@ -191,7 +193,7 @@ def fetch_snapshot(
             why = _fetch(directory, manifest, path, in_force)
             if why is None:
                 return manifest
-        _LOG.warning("ignoring snapshot %s: %s", manifest.name, why, extra={"task": task})
+        _LOG.log(level, "ignoring snapshot %s: %s", manifest.name, why, extra={"task": task})
     return None
 
 

@@ -8,6 +8,7 @@ a changelog that was compacted later than the moment lacks rows of it (`compacti
 from __future__ import annotations
 
 import hashlib
+import logging
 import shutil
 import time
 import uuid
@@ -242,6 +243,7 @@ class StateBuilder:
                 str(task),
                 path,
                 lambda manifest: why_refused(manifest, logs, self._bounds, config=config, now_ms=now_ms),
+                level=logging.DEBUG,  # most of them are of later moments
             )
 
     def _earlier(self, task: TaskId) -> Iterator[tuple[int, Path]]:
