@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from kstreams_repl.engine.commit.offset_metadata import OffsetMetadata
@@ -24,6 +25,7 @@ from kstreams_repl.repl.session.views.past.state_builder import history_of, spec
 from kstreams_repl.system.errors import CallError, IllegalStateError, InvalidStateStoreError
 from kstreams_repl.system.types import RecordBatch, RecordPosition, TopicPartition
 
+_BEYOND = 1 << 62
 FURTHER = 1_000
 """How many offsets of each partition a debugger can run on beyond the commit with its record."""
 
@@ -94,17 +96,17 @@ def replay(app: ApplicationCore, inputs: BeforeRecord, record: RecordPosition, d
     """
     with replica_of(app, inputs) as replica:
         replica.run_to(record)
-        saved = False
-        while (trace := replica.step_record()) is not None:
-            if trace.error is not None:
-                raise trace.error
-            if trace.position == record:
-                replica.save(directory)
-                saved = True
+        trace = replica.step_record()
+        if trace is not None and trace.error is not None:
+            raise trace.error
+        if found := trace is not None and trace.position == record:
+            replica.save(directory)
+    with replica_of(app, inputs) as replica:
+        replica.run_to(RecordPosition(record.topic, record.partition, _BEYOND))
         again = replica.logged
     then = _logged(app, inputs)
     # A cache writes no row that came and went between two commits; a replica deletes it.
-    if not saved or then.items() - again.items() or any(again[key] is not None for key in again.keys() - then.keys()):
+    if not found or then.items() - again.items() or any(again[key] is not None for key in again.keys() - then.keys()):
         raise InvalidStateStoreError(
             f"the state after {record} is not known: processed again, the records of its commit do not give what they gave then",
             hint="the order in which a task took records of several partitions, the wall clock, and functions that are not deterministic "
@@ -128,7 +130,7 @@ def debugger_of(app: ApplicationCore, record: str | RecordPosition, *, calls: bo
         records=inputs.records,
         state=inputs.state,
         global_stores=inputs.global_stores,
-        partitions=app.client.admin.partitions,
+        partitions=cache(app.client.admin.partitions),
         topology=app.topology,
         program=None if program.missing else program.text or None,
     )
@@ -141,7 +143,7 @@ def replica_of(app: ApplicationCore, inputs: BeforeRecord) -> TaskReplica:
         starts=inputs.starts,
         state=inputs.state,
         global_stores=inputs.global_stores,
-        partitions=app.client.admin.partitions,
+        partitions=cache(app.client.admin.partitions),
     )
     for partition, batch in inputs.records.items():
         replica.feed(partition, batch)

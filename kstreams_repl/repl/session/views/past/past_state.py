@@ -76,10 +76,10 @@ def _after_record(app: ApplicationCore, record: RecordPosition, commits: Mapping
     Raises:
         InvalidStateStoreError: it is not, so that the order in which it took them is not known, or its functions are not deterministic.
     """
-    inputs = before_record(app, record)
-    task = inputs.spec.task_id
-    builder = StateBuilder(app, history_of(app), {other: commit for other, commit in commits.items() if other != task}, record)
-    builder.make(lambda root: replay(app, inputs, record, task_directory(root, app.name, task)))
+    history = history_of(app)
+    task = history.task_of(record)
+    builder = StateBuilder(app, history, {other: commit for other, commit in commits.items() if other != task}, record)
+    builder.make(lambda root: replay(app, before_record(app, record), record, task_directory(root, app.name, task)))
     return builder.directory
 
 
