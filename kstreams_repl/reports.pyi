@@ -92,6 +92,12 @@ from kstreams_repl.repl.session.views.counts.record_counts import (
 from kstreams_repl.repl.session.views.counts.record_counts import (
     NodeRate as NodeRate,
 )
+from kstreams_repl.repl.session.views.past.causes import (
+    Cause as Cause,
+)
+from kstreams_repl.repl.session.views.past.causes import (
+    Causes as Causes,
+)
 from kstreams_repl.repl.session.views.past.debugger import Debugger as Debugger
 from kstreams_repl.repl.session.views.past.record_trace import (
     NodeVisit as NodeVisit,

@@ -40,11 +40,12 @@ EXPECTED = {
     """,
     "kstreams_repl.recipes": "Notebook list open search",
     "kstreams_repl.reports": """
-        Admin ApplicationReport ApplicationState Applications BatchReport Chart ChartKind Cleanup CommittedOffset Counts Debugger
-        DescribedNode DescribedSubtopology DiffText EditPlan InstanceReport LeftApplication Listeners Look Markup Metric MetricsView
-        NodeCount NodeRate NodeSample NodeVisit PartitionRange Picture Problem Program ReadRecord RecordTrace Records Reset Retries
-        RetryReport RunProgress Sample Saved SavedVersion Savepoint SentRecord SessionFiles SqlResult StoreAccess Table TaskReport
-        TopicDescription TopologyDescription TracedRecord UncaughtResponse Version WaitingRecord WrittenTable
+        Admin ApplicationReport ApplicationState Applications BatchReport Cause Causes Chart ChartKind Cleanup CommittedOffset
+        Counts Debugger DescribedNode DescribedSubtopology DiffText EditPlan InstanceReport LeftApplication Listeners Look Markup
+        Metric MetricsView NodeCount NodeRate NodeSample NodeVisit PartitionRange Picture Problem Program ReadRecord RecordTrace
+        Records Reset Retries RetryReport RunProgress Sample Saved SavedVersion Savepoint SentRecord SessionFiles SqlResult
+        StoreAccess Table TaskReport TopicDescription TopologyDescription TracedRecord UncaughtResponse Version WaitingRecord
+        WrittenTable
     """,
     "kstreams_repl.testing": """
         CapturedForward CapturedPunctuator MockProcessorContext ProducedRecord RecordedRecord Recording SavedState StandaloneCluster
@@ -71,7 +72,7 @@ APPLICATION = [
     "metadata_for_all_clients", "metrics", "name", "node_rates", "pause", "picture", "query",
     "query_metadata_for_key", "query_token_path", "remaining", "reports", "restarts", "resume", "retries", "rollback", "savepoint",
     "serve", "skip", "sql", "standing", "start", "status", "stop", "store", "stores", "streams_metadata_for_store", "tail", "tap",
-    "topology", "versions", "wait",
+    "topology", "versions", "wait", "why",
 ]  # fmt: skip
 
 

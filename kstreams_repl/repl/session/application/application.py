@@ -48,7 +48,7 @@ from kstreams_repl.repl.session.views.counts.consumer_lag import FEW
 from kstreams_repl.repl.session.views.counts.metrics_view import MetricsView
 from kstreams_repl.repl.session.views.counts.record_counts import Counts, NodeRate
 from kstreams_repl.repl.session.views.explanation import explain
-from kstreams_repl.repl.session.views.past import past_of
+from kstreams_repl.repl.session.views.past import NO_KEY, past_of
 from kstreams_repl.repl.session.views.picture.failed_record import record_at, with_record
 from kstreams_repl.repl.session.views.picture.node_retries import retries_of
 from kstreams_repl.repl.session.views.picture.picture_overlay import overlay_of, silent_lines, summary_of
@@ -67,6 +67,7 @@ from kstreams_repl.system.types import RecordPosition, StreamPartitioner
 if TYPE_CHECKING:
     from kstreams_repl.host.instance.reports.run_progress import RunProgress
     from kstreams_repl.host.spark.instance_reports import ApplicationReport
+    from kstreams_repl.repl.session.views.past.causes import Causes
     from kstreams_repl.repl.session.views.past.debugger import Debugger
 
 
@@ -695,6 +696,53 @@ class Application:
         from kstreams_repl.repl.session.views.past.before_record import debugger_of
 
         return debugger_of(self._core, record, calls=calls)
+
+    @overload
+    def why(self, what: str | RecordPosition, *, all: bool = False, calls: bool = False) -> Causes: ...
+
+    @overload
+    def why(
+        self, what: str, key: object, *, window: object = None, all: bool = False, as_of: object = None, calls: bool = False
+    ) -> Causes: ...
+
+    def why(
+        self,
+        what: str | RecordPosition,
+        key: Any = NO_KEY,
+        *,
+        window: object = None,
+        all: bool = False,
+        as_of: object = None,
+        calls: bool = False,
+    ) -> Causes:
+        """Return the input records that made a row of a store, or a record that the application has written, with their ways there.
+
+        Found without having been recorded: the commits with them are processed again in a local copy of their tasks. Nothing reaches the
+        application or the broker. Direct causes are the record whose processing wrote the result, and the last updates of the rows of other
+        tables and streams that it was joined with; of a result that a window or `suppress` held back, the record that advanced stream
+        time and the last update. A repartition topic is followed to its own cause while it still has the record
+        (``repartition.purge.interval.ms``).
+
+        Args:
+            what: name of the store, or ``"TOPIC-PARTITION@OFFSET"`` of an output record.
+            key: of the row.
+            window: of the row: its start, of a session ``(start, end)``; times as for `as_of`.
+            all: also name all earlier records of an aggregate, those that it took back included, since its row was last deleted.
+            as_of: the row as it was at an earlier commit or time, as for `Session.sql`; None: as of the last commit.
+            calls: whether functions of asynchronous nodes may be called again, with whatever effects they have.
+
+        Raises:
+            InvalidStateStoreError: there is no such row or record, or what was there before it is not known any more.
+            IllegalStateError: the task has asynchronous nodes, and `calls` is False.
+            CallError: the application does not write the topic, or the row's window is missing.
+
+        Example:
+            >>> app.why("counts", "UA").df()               # doctest: +SKIP
+            >>> app.why("alerts-0@42", all=True)           # doctest: +SKIP
+        """
+        from kstreams_repl.repl.session.views.past.why import why
+
+        return why(self._core, what, key, window=window, all=all, as_of=as_of, calls=calls)
 
     def diff(self, store: str, start: object, end: object = None) -> SqlResult:
         """Return the rows of a store that differ between two moments: ``added``, ``gone``, or ``changed``, with both values.

@@ -6,10 +6,13 @@ while the application runs, but the ends of changelogs in each commit. Read firs
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kstreams_repl.repl.session.views.past.past_state import Past
+
+NO_KEY: Any = object()
+"""Stands for a key that was not given: None is a key."""
 
 
 def past_of(as_of: object) -> Past | None:

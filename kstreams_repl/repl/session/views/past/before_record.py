@@ -62,13 +62,40 @@ def before_record(app: ApplicationCore, record: RecordPosition, *, further: int 
         IllegalStateError: the task has asynchronous nodes, and they may not be called.
     """
     history = history_of(app)
-    task = history.task_of(record)
     before, after = history.around(record)
-    spec = specs_of(app)[task]
+    return after_commit(
+        app, specs_of(app)[history.task_of(record)], before, after, record=record, further=further, calls=calls
+    )
+
+
+def after_commit(
+    app: ApplicationCore,
+    spec: TaskSpec,
+    before: TaskCommit | None,
+    after: TaskCommit | None,
+    *,
+    record: RecordPosition | None = None,
+    further: int = 0,
+    calls: bool = False,
+) -> BeforeRecord:
+    """Return a task as of one of its commits, and what it read up to a later one.
+
+    Args:
+        before: None: the task began.
+        after: None: what it has not committed yet.
+        record: one that is read in any case; its position is named in errors.
+        further: how many offsets beyond the later commit are read of each partition.
+        calls: whether functions of asynchronous nodes may be called again, with whatever effects they have.
+
+    Raises:
+        InvalidStateStoreError: what was there then is not known any more.
+        IllegalStateError: the task has asynchronous nodes, and they may not be called.
+    """
+    task = spec.task_id
     waiting = [node.name for node in spec.subtopology.nodes if isinstance(getattr(node, "operator", None), StreamAsync)]
     if waiting and not calls:
         raise IllegalStateError(
-            f"to process {record} again, the function of asynchronous node {waiting[0]!r} would be called again",
+            f"to process {record or f'records of {task}'} again, the function of asynchronous node {waiting[0]!r} would be called again",
             hint="where that does no harm, allow it: calls=True",
             node=waiting[0],
         )
@@ -81,8 +108,9 @@ def before_record(app: ApplicationCore, record: RecordPosition, *, further: int 
     state = None if before is None else task_directory(state_directory(app, {task: before}), app.name, task)
     ends = {partition: start.offset for partition, start in starts.items()} if after is None else after.offsets
     last = {partition: ends.get(partition, 0) + further for partition in spec.partitions}
-    own = TopicPartition(record.topic, record.partition)
-    last[own] = max(last[own], record.offset + 1)
+    if record is not None:
+        own = TopicPartition(record.topic, record.partition)
+        last[own] = max(last[own], record.offset + 1)
     records = {partition: _records(app, partition, starts[partition].offset, last[partition]) for partition in spec.partitions}
     return BeforeRecord(spec, starts, records, state, _global_stores(app, None if after is None else after.at_ms + 1), after)
 

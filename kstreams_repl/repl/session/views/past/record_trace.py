@@ -171,7 +171,7 @@ _CALLS = CALLS | {
     "prior_value": "get", "versions": "fetch",
 }  # fmt: skip
 del _CALLS["flush"]
-_WRITES = frozenset({"put", "put-if-absent", "put-all", "delete", "remove"})
+WRITES = frozenset({"put", "put-if-absent", "put-all", "delete", "remove"})
 
 
 class TraceMeter:
@@ -281,7 +281,7 @@ class TraceMeter:
 
     def _noted(self, name: str, store: Any, method: str, call: str, inside: Callable[..., Any], inner: list[bool]) -> Callable[..., Any]:
         """Return a store's call that is noted, except when the store itself makes it."""
-        row_of = _row_reader(store, method) if call in _WRITES else None
+        row_of = _row_reader(store, method) if call in WRITES else None
 
         def peek(given: tuple[Any, ...]) -> Any:
             with suppress(Exception):  # the call itself says what is wrong with its arguments
@@ -298,7 +298,7 @@ class TraceMeter:
             try:
                 before = peek(given)
                 found = inside(*given, **named)
-                if call in _WRITES:
+                if call in WRITES:
                     self._open[-1].stores.append(StoreAccess(name, call, key_of(given), before, peek(given)))
                     return found
             finally:

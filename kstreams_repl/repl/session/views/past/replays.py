@@ -1,0 +1,252 @@
+"""`Replays`: what an application's tasks did between commits, processed again and kept; and what they have written since.
+
+Actors: an `Interval`, the traces of a task's records between two of its commits; `Written`, a record as it is in a changelog, a repartition
+topic or an output; a `Step`, the record in whose trace that was sent. Invariant: a step is found by what was really written, byte by byte
+(key, value, timestamp), never by what a replay has written alone.
+"""
+
+from __future__ import annotations
+
+import functools
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
+from kstreams_repl.repl.session.application.core import ApplicationCore
+from kstreams_repl.repl.session.views.past.before_record import after_commit, replica_of
+from kstreams_repl.repl.session.views.past.commit_history import TaskCommit
+from kstreams_repl.repl.session.views.past.record_trace import RecordTrace, SentRecord
+from kstreams_repl.repl.session.views.past.state_builder import history_of, specs_of
+from kstreams_repl.system.errors import InvalidStateStoreError
+from kstreams_repl.system.types import RecordBatch, RecordPosition, TaskId, TopicPartition
+
+_KEPT_TRACES = 100_000
+_BLOCK = 10_000
+_FIRST_CHUNK, _GROWTH, _LARGEST_CHUNK = 5_000, 4, 1_000_000
+
+
+class Written(NamedTuple):
+    """One record as it is on the broker."""
+
+    position: RecordPosition
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+
+    @property
+    def partition(self) -> TopicPartition:
+        return TopicPartition(self.position.topic, self.position.partition)
+
+    def is_like(self, sent: SentRecord) -> bool:
+        return sent[:4] == (self.position.topic, *self[1:])
+
+
+@dataclass(slots=True)
+class Interval:
+    """What a task did from after one commit up to another.
+
+    Attributes:
+        first, last: indices of the first commit after it began, and of the one with which it ends.
+        inputs: the records as they are on the broker.
+    """
+
+    task: TaskId
+    first: int
+    last: int
+    traces: Sequence[RecordTrace]
+    inputs: dict[RecordPosition, Written]
+    _sent: dict[tuple[str, bytes | None], list[tuple[int, SentRecord]]] = field(default_factory=dict)
+
+    def sent(self, topic: str, key: bytes | None) -> list[tuple[int, SentRecord]]:
+        """Return what it sent to a topic under a key, each with the index of its trace."""
+        if not self._sent:
+            for index, trace in enumerate(self.traces):
+                for sent in trace.sent:
+                    self._sent.setdefault((sent.topic, sent.key), []).append((index, sent))
+        return self._sent.get((topic, key), [])
+
+
+class Step(NamedTuple):
+    """One record in an interval, by the index of its trace, and one of the records that it sent."""
+
+    interval: Interval
+    at: int
+    sent: SentRecord
+
+    @property
+    def trace(self) -> RecordTrace:
+        return self.interval.traces[self.at]
+
+
+class Replays:
+    """Intervals of an application's tasks, and reads of its topics.
+
+    Args:
+        calls: whether functions of asynchronous nodes may be called again.
+    """
+
+    def __init__(self, app: ApplicationCore, *, calls: bool = False) -> None:
+        self.app, self._calls = app, calls
+        self.history, self.specs = history_of(app), specs_of(app)
+        self._intervals: OrderedDict[tuple[TaskId, int, int, bytes | None], Interval] = OrderedDict()
+        self._chunks: dict[TopicPartition, list[tuple[int, int, list[Written]]]] = {}
+        self._block = functools.cache(self._read_block)
+
+    # ---- intervals
+
+    def interval(self, task: TaskId, first: int, last: int | None = None, *, key: bytes | None = None) -> Interval:
+        """Return what a task did in some of its commits.
+
+        Args:
+            first, last: indices among the known commits; `last` None: the first alone.
+            key: leave out the records of other keys; None: none is left out. What depends on stream time is then not what it was.
+
+        Raises:
+            InvalidStateStoreError: what it read or had then is not known any more.
+            IllegalStateError: the task has asynchronous nodes, and they may not be called.
+        """
+        last = first if last is None else last
+        found = self._intervals.get((task, first, last, key))
+        if found is None:
+            found = self._intervals[task, first, last, key] = self._replayed(task, first, last, key)
+            while sum(len(each.traces) for each in self._intervals.values()) > _KEPT_TRACES and len(self._intervals) > 1:
+                self._intervals.popitem(last=False)
+        self._intervals.move_to_end((task, first, last, key))
+        return found
+
+    def _replayed(self, task: TaskId, first: int, last: int, key: bytes | None) -> Interval:
+        commits = self.history.of(task)
+        if not first and commits[0].commit_id != 1:
+            raise InvalidStateStoreError(f"{commits[0]} is the earliest that the broker still has: the state before it is not known")
+        before: TaskCommit | None = commits[first - 1] if first else None
+        inputs = after_commit(self.app, self.specs[task], before, commits[last], calls=self._calls)
+        if key is not None:
+            inputs = replace(inputs, records={partition: _of_key(batch, key) for partition, batch in inputs.records.items()})
+        records = {
+            RecordPosition(*partition, offset): Written(RecordPosition(*partition, offset), key, value, at)
+            for partition, batch in inputs.records.items()
+            for offset, key, value, at in zip(batch.offsets, batch.keys, batch.values, batch.timestamps, strict=True)
+        }
+        traces: list[RecordTrace] = []
+        with replica_of(self.app, inputs) as replica:
+            while (trace := replica.step_record()) is not None:
+                traces.append(trace)
+                if trace.error is not None:
+                    break
+        return Interval(task, first, last, traces, records)
+
+    def number_of(self, task: TaskId, topic: str, offset: int) -> int:
+        """Return the index of the commit that ends with a record of a changelog.
+
+        Raises:
+            InvalidStateStoreError: no commit says that.
+        """
+        commits = self.history.of(task)
+        low, high = 0, len(commits)
+        while low < high:
+            middle = (low + high) // 2
+            end = self.history.end_of(commits[middle], topic)
+            if end is None or end <= offset:
+                low = middle + 1
+            else:
+                high = middle
+        if low == len(commits):
+            raise InvalidStateStoreError(f"no commit says that it wrote record {offset} of {topic}")
+        return low
+
+    def reader_of(self, record: Written) -> tuple[TaskId, int]:
+        """Return the task that reads a record, and the index of the commit with it."""
+        task = self.history.task_of(record.position)
+        commits, partition = self.history.of(task), record.partition
+        return task, bisect_right(commits, record.position.offset, key=lambda commit: commit.offsets.get(partition, 0))
+
+    def end_before(self, interval: Interval, topic: str) -> int:
+        """Return where a changelog ended before an interval.
+
+        Raises:
+            InvalidStateStoreError: the commit does not say it.
+        """
+        if not interval.first:
+            return 0
+        commit = self.history.of(interval.task)[interval.first - 1]
+        end = self.history.end_of(commit, topic)
+        if end is None or end < 0:
+            raise InvalidStateStoreError(f"{commit} does not say where {topic} ended", hint="ask as of another commit")
+        return end
+
+    # ---- topics
+
+    def last(self, partition: TopicPartition, end: int, wanted: Callable[[Written], bool]) -> Written | None:
+        """Return the last record before an offset that fulfils a condition; None: there is none."""
+        return next((record for record in self.backward(partition, end) if wanted(record)), None)
+
+    def backward(self, partition: TopicPartition, end: int) -> Iterator[Written]:
+        """Yield the records before an offset, the last one first. What was read is kept."""
+        chunks = self._chunks.setdefault(partition, [])
+        if not chunks or chunks[0][1] < end:
+            self._read(partition, chunks[0][1] if chunks else max(0, end - _FIRST_CHUNK), end, at=0)
+        first, number = self.app.client.admin.beginning_offsets([partition])[partition], 0
+        while True:
+            if number == len(chunks):
+                start = chunks[-1][0]
+                if start <= first:
+                    return
+                size = min(_FIRST_CHUNK * _GROWTH**number, _LARGEST_CHUNK)
+                self._read(partition, max(first, start - size), start, at=number)
+            for record in reversed(chunks[number][2]):
+                if record.position.offset < end:
+                    yield record
+            number += 1
+
+    def equal(self, record: Written) -> tuple[int, int]:
+        """Return how many records with the same key, value and timestamp are before a record in its partition, and how many there are."""
+        admin, partition = self.app.client.admin, record.partition
+        start = admin.offsets_for_time({partition: record.timestamp})[partition]
+        offset, end = record.position.offset, admin.end_offsets([partition])[partition]
+        blocks = range((offset if start is None else min(start, offset)) // _BLOCK, min(offset // _BLOCK + 1, (end - 1) // _BLOCK) + 1)
+        same = [
+            each.position.offset for block in blocks for each in self._block(partition, block) if each[1:] == record[1:]
+        ]
+        return sum(each < offset for each in same), len(same)
+
+    def record(self, position: RecordPosition) -> Written:
+        """Return a record.
+
+        Raises:
+            InvalidStateStoreError: there is none.
+        """
+        partition = TopicPartition(position.topic, position.partition)
+        found = next((each for each in self._block(partition, position.offset // _BLOCK) if each.position == position), None)
+        if found is None:
+            raise InvalidStateStoreError(f"there is no record {position}", hint="it may be a transaction's marker, or be gone")
+        return found
+
+    def _read_block(self, partition: TopicPartition, number: int) -> list[Written]:
+        return self._forward(partition, number * _BLOCK, (number + 1) * _BLOCK)
+
+    def _forward(self, partition: TopicPartition, start: int, end: int) -> list[Written]:
+        ranges = ranges_of(self.app.client.admin, partition.topic, partitions=[partition.partition], start=start, end=end)
+        return [
+            Written(RecordPosition(*partition, offset), key, value, at)
+            for _, batch in read_ranges(self.app.client.settings, ranges)
+            for offset, key, value, at in zip(batch.offsets, batch.keys, batch.values, batch.timestamps, strict=True)
+        ]
+
+    def _read(self, partition: TopicPartition, start: int, end: int, at: int) -> None:
+        self._chunks[partition].insert(at, (start, end, self._forward(partition, start, end)))
+
+
+def _of_key(batch: RecordBatch, key: bytes) -> RecordBatch:
+    """Return the records of one key."""
+    rows = [row for row, each in enumerate(batch.keys) if each == key]
+    return RecordBatch(
+        [key] * len(rows),
+        [batch.values[row] for row in rows],
+        [batch.timestamps[row] for row in rows],
+        [batch.offsets[row] for row in rows],
+        None if batch.headers is None else [batch.headers[row] for row in rows],
+        batch.topic,
+    )
