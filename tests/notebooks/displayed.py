@@ -350,6 +350,22 @@ def the_tutorial(shown: Displayed) -> None:
     assert "3 passed" in pytest.stdout, "the file is one that pytest runs"
 
 
+def what_happened_here(shown: Displayed) -> None:
+    rows = [(f"c{n % 8}", 100 + n % 7, 1 + n % 3, n % 50 == 49) for n in range(400)]
+    added, right = Counter[str](), Counter[str]()
+    for customer, price, pieces, returned in rows:
+        added[customer] += price * pieces
+        right[customer] += -price * pieces if returned else price * pieces
+    wrong = {customer: added[customer] - right[customer] for customer in sorted(right) if added[customer] != right[customer]}
+    assert shown.value("wrong = {customer") == wrong
+    customer = next(iter(wrong))
+    own = [row for row in rows if row[0] == customer]
+    assert f"now: {added[customer]}" in shown.text("at_first = app.store")
+    assert shown.text("causes = app.why").startswith(f"{len(own)} orders made this total, of which were returned: {sum(r[3] for r in own)}")
+    assert "1 failed" in shown.text("debugger.save_test") and "1 passed" in shown.text("Path(\"shop.py\").write_text")
+    assert shown.value("importlib.reload(shop)") == dict(right)
+
+
 CHECKS: dict[str, Callable[[Displayed], None]] = {
     "01_first_topology": first_topology,
     "02_windows_and_joins": windows_and_joins,
@@ -361,5 +377,6 @@ CHECKS: dict[str, Callable[[Displayed], None]] = {
     "08_nightly_runs": nightly_runs,
     "09_calling_a_service": calling_a_service,
     "10_on_a_cluster": on_a_cluster,
+    "11_what_happened_here": what_happened_here,
     "tutorial": the_tutorial,
 }
