@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import random
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -21,13 +23,9 @@ import pytest
 import kstreams_repl as ks
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.topology.topology import Topology
-from kstreams_repl.host.instance.control.channel import Signal
-from kstreams_repl.host.instance.control.file_channel import FileChannel, FileInstanceControl
-from kstreams_repl.host.instance.epochs.instance_runner import run_instance
 from kstreams_repl.host.kafka.admin import Admin
 from kstreams_repl.host.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
-from kstreams_repl.host.spark.planning.plan_builder import make_plan
 from kstreams_repl.repl.session.cluster_client import ClusterClient
 from kstreams_repl.repl.session.views.past.commit_history import TaskCommit
 from kstreams_repl.repl.session.views.past.past_state import Past as PastStates
@@ -38,10 +36,11 @@ from kstreams_repl.repl.session.views.stores.store_view import StoreView
 from kstreams_repl.repl.session.views.tables.sql_query import run_query
 from kstreams_repl.system.errors import CallError, InvalidStateStoreError
 from kstreams_repl.system.types import TaskId, TopicPartition
+from tests.kafka.as_of_instance import config_of, start
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
-PARTITIONS, KEYS, ROUNDS = 2, 12, 5
+PARTITIONS, KEYS, ROUNDS = 2, 12, 4
 SIZE_MS, GAP_MS = 10_000, 3_000
 STORES = ("counts", "windows", "sessions", "latest", "remembered", "newest")
 
@@ -58,7 +57,8 @@ class Remember(ks.Processor):
         self.newest.put(record.key, record.value)
 
 
-def topology(name: str) -> Topology:
+def topology(name: str, generation: int = 1) -> Topology:
+    """The application; an edit adds a node and a store with the third generation."""
     texts: dict[str, Any] = {"key_serde": "string", "value_serde": "string"}
     builder = ks.StreamsBuilder()
     stream = builder.stream(f"{name}-in", **texts)
@@ -70,6 +70,8 @@ def topology(name: str) -> Topology:
     builder.add_state_store(ks.Stores.key_value_store_builder(ks.Stores.in_memory_key_value_store("remembered"), "string", "string"))
     builder.add_state_store(ks.Stores.key_value_store_builder(ks.Stores.lru_map("newest", 4), "string", "string"))
     stream.process(Remember, stores=["remembered", "newest"])
+    if generation > 2:
+        stream.filter(lambda key, value: value is not None, name="late").group_by_key().count(store="added")
     return builder.build()
 
 
@@ -101,31 +103,29 @@ def past(admin: Admin, settings: ClientSettings, tmp_path_factory: pytest.TempPa
     name, root = "past0", tmp_path_factory.mktemp("past")
     for topic in ("in", "table"):
         admin.create_topic(f"{name}-{topic}", PARTITIONS)
-    config = StreamsConfig({
-        "application.id": name, "bootstrap.servers": settings.bootstrap_servers, "state.dir": str(root), "num.stream.threads": 1,
-        "processing.guarantee": "exactly_once_v2", "commit.interval.ms": 20,
-    })  # fmt: skip
+    config = config_of(name, settings.bootstrap_servers, root)
     chance, at = random.Random(7), [1_700_000_000_000]
     running: list[threading.Thread] = []
     for generation in (1, 2, 3):
         if generation == 3:
             shutil.rmtree(root / name / "tasks")
-        plan = make_plan(topology(name), config, settings, admin=admin, generation=generation, state_root=root)
-        lease = FileChannel(Path(plan.control_directory))
-        lease.signal(plan.generation, Signal.RUN)
-        control = FileInstanceControl(plan.control_directory, plan.generation, 0)
-        running.append(threading.Thread(target=run_instance, args=(plan, 0), kwargs={"until": time.monotonic() + 60, "control": control}))
-        running[-1].start()
+        threads, stop = start(settings, config, topology(name), generation)
+        running += threads
         for _ in range(ROUNDS):
             _write(settings, name, chance, at)
             _wait(admin, name)
-        if generation == 2:
-            lease.signal(plan.generation, Signal.STOP)
-            running[-1].join(30)
-    lease.signal(plan.generation, Signal.STOP)
+        if generation > 1:  # the second takes over from the first, which is not stopped
+            stop()
+            threads[0].join(30)
     for thread in running:
         thread.join(30)
-    app: Any = Application(name, plan.topology or topology(name), config, ClusterClient(settings))
+    yield (whole := _past(admin, settings, name, config))
+    whole.application.client.close()
+
+
+def _past(admin: Admin, settings: ClientSettings, name: str, config: StreamsConfig, generation: int = 1) -> Past:
+    """What is known of the application, and all of its input."""
+    app: Any = Application(name, topology(name, generation), config, ClusterClient(settings))
     app.registry[name] = app
     records = {
         TopicPartition(f"{name}-{topic}", number): [] for topic in ("in", "table") for number in range(PARTITIONS)
@@ -134,8 +134,7 @@ def past(admin: Admin, settings: ClientSettings, tmp_path_factory: pytest.TempPa
         for partition, batch in read_ranges(settings, ranges_of(admin, f"{name}-{topic}")):
             rows = zip(batch.offsets, batch.keys, batch.values, batch.timestamps, strict=True)
             records[partition] += [(o, k.decode(), None if v is None else v.decode(), t) for o, k, v, t in rows if k is not None]
-    yield Past(app, records)
-    app.client.close()
+    return Past(app, records)
 
 
 def _write(settings: ClientSettings, name: str, chance: random.Random, at: list[int]) -> None:
@@ -193,6 +192,8 @@ def expected(past: Past, offsets: dict[TopicPartition, int]) -> dict[str, set[tu
     return rows
 
 
+BY_HAND = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r}); from tests.kafka.as_of_instance import main"
+"""As `python -m tests.kafka.as_of_instance`, from any directory."""
 COLUMNS = {
     "windows": "key, epoch_ms(window_start), value, partition",
     "sessions": "key, epoch_ms(window_start), epoch_ms(window_end), value, partition",
@@ -319,3 +320,58 @@ def test_what_is_no_moment_or_not_known_is_an_error(past: Past) -> None:
         past.sql("SELECT * FROM counts", 1_000)
     assert "earliest" in str(early.value.hint)
 
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_any_commit_and_any_record_of_a_run_with_kills_and_an_edit(
+    admin: Admin, settings: ClientSettings, tmp_path: Path
+) -> None:
+    """200 random commits and 200 random records; each generation is killed, and has one instance or two."""
+    name = "past1"
+    for topic in ("in", "table"):
+        admin.create_topic(f"{name}-{topic}", PARTITIONS)
+    chance, at = random.Random(9), [1_700_000_000_000]
+    root, generations = tmp_path / "state", 8
+    for generation in range(1, generations + 1):
+        if generation % 3 == 0:
+            shutil.rmtree(root / name / "tasks")
+        words = [name, settings.bootstrap_servers, str(root), str(generation), str(1 + generation % 2)]
+        process = subprocess.Popen([sys.executable, "-P", "-c", f"{BY_HAND}; main(*{words!r})"])
+        try:
+            for _ in range(4):
+                _write(settings, name, chance, at)
+                _wait(admin, name)
+            for _ in range(3):
+                _write(settings, name, chance, at)
+                time.sleep(chance.random() / 4)
+        finally:
+            process.kill()
+            process.wait()
+    config = config_of(name, settings.bootstrap_servers, root)
+    threads, stop = start(settings, config, topology(name, generations), generations + 1)
+    _wait(admin, name)
+    stop()
+    threads[0].join(60)
+    past = _past(admin, settings, name, config, generations)
+    commits = commits_of(past)
+    numbers = [commit.commit_id for own in commits.values() for commit in own]
+    checked = 0
+    for number in chance.choices(numbers, k=200):
+        offsets: dict[TopicPartition, int] = {}
+        for own in commits.values():
+            offsets |= next((commit.offsets for commit in reversed(own) if commit.commit_id <= number), {})
+        assert found(past, f"commit {number}") == expected(past, offsets), number
+        checked += 1
+    inputs = [(partition, record[0]) for partition, records in past.records.items() for record in records]
+    for partition, offset in chance.choices(inputs, k=200):
+        task = TaskId(0 if partition.topic.endswith("-in") else 1, partition.partition)
+        after = next(commit for commit in commits[task] if commit.offsets[partition] > offset)
+        offsets = {partition: offset + 1}
+        for other, own in commits.items():
+            if other != task:
+                offsets |= next((commit.offsets for commit in reversed(own) if commit.at_ms < after.at_ms), {})
+        assert found(past, f"{partition}@{offset}") == expected(past, offsets), (partition, offset)
+        checked += 1
+    past.application.client.close()
+    assert checked == 400
