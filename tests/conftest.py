@@ -18,6 +18,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ import pytest
 
 from kstreams_repl.system import log_context
 from kstreams_repl.system.log_context import write_to_stderr
+from tests.daily_share import DAY, waits
 
 RUN_VARIABLE = "KSTREAMS_TEST_RUN"
 CHECKED_MARKERS = ("kafka", "spark", "integration", "browser")
@@ -53,6 +55,16 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["SPARK_LOCAL_DIRS"] = str(folder)  # a JVM does not ask TMPDIR
     os.environ[RUN_VARIABLE] = uuid.uuid4().hex
     os.environ["KSTREAMS_PRESTART"] = "0"  # most tests that connect deploy nothing
+    os.environ.setdefault(DAY, str(date.today().toordinal()))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In a run of all tests but the slow ones, those of another day are slow, too (`tests.daily_share`)."""
+    if config.option.markexpr == "not slow" and [Path(argument).name for argument in config.args] == ["tests"]:
+        for item in items:
+            if waits(item.path):
+                item.add_marker(pytest.mark.slow)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -45,7 +45,9 @@ def main(name: str, bootstrap: str, state: str, generation: str, instances: str)
     from tests.kafka.test_as_of import topology
 
     config = config_of(name, bootstrap, Path(state), int(instances))
-    start(ClientSettings(bootstrap), config, topology(name, int(generation)), int(generation), int(instances))
+    threads, _ = start(ClientSettings(bootstrap), config, topology(name, int(generation)), int(generation), int(instances))
+    for thread in threads:
+        thread.join()
 
 
 if __name__ == "__main__":
