@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,6 +15,7 @@ from kstreams_repl.engine.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.host.instance.initialization.start_offsets import StartOffset
 from kstreams_repl.host.instance.state.changelogs import changelogs_of
 from kstreams_repl.host.instance.state.state_directory import task_directory
+from kstreams_repl.host.instance.state.state_manager import open_lmdb
 from kstreams_repl.host.kafka.reading import OffsetRange, ranges_of, read_ranges
 from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.views.past.commit_history import TaskCommit
@@ -132,13 +133,16 @@ def replay(app: ApplicationCore, inputs: BeforeRecord, record: RecordPosition, d
     with replica_of(app, inputs) as replica:
         replica.run_to(RecordPosition(record.topic, record.partition, _BEYOND))
         again = replica.logged
+    unknown = {store: topic for store, topic in _topics(inputs).items() if _commit_of(inputs).end_of(topic) is None}
+    _forget(directory, unknown)
+    again = {key: value for key, value in again.items() if key[0] not in unknown.values()}
     then = _logged(app, inputs)
     # A cache writes no row that came and went between two commits; a replica deletes it.
     if not found or then.items() - again.items() or any(again[key] is not None for key in again.keys() - then.keys()):
         raise InvalidStateStoreError(
             f"the state after {record} is not known: processed again, the records of its commit do not give what they gave then",
-            hint="the order in which a task took records of several partitions, the wall clock, and functions that are not deterministic "
-            f"are not kept; the nearest moments are the commits: {inputs.after}",
+            hint="the order in which a task took records of several partitions, the wall clock, functions that are not deterministic or "
+            f"were edited since are not kept; the nearest moments are the commits: {inputs.after}",
         )
 
 
@@ -178,10 +182,34 @@ def replica_of(app: ApplicationCore, inputs: BeforeRecord) -> TaskReplica:
     return replica
 
 
+def _topics(inputs: BeforeRecord) -> dict[str, str]:
+    """Return the changelog of each store of the task."""
+    return {log.store.name: log.partition.topic for log in changelogs_of(inputs.spec) if not log.is_source}
+
+
+def _commit_of(inputs: BeforeRecord) -> TaskCommit:
+    assert inputs.after is not None
+    return inputs.after
+
+
+def _forget(directory: Path, stores: Iterable[str]) -> None:
+    """Empty stores of which the commit knows nothing: none of them had been written, or an edit has added them since."""
+    if not directory.exists() or not (names := list(stores)):
+        return
+    environment = open_lmdb(directory)
+    try:
+        for name in names:
+            engine = environment.engine(name)
+            for key in [key for key, _ in engine.range()]:
+                engine.put(key, None)
+        environment.commit({}, environment.commit_id)
+    finally:
+        environment.close()
+
+
 def _logged(app: ApplicationCore, inputs: BeforeRecord) -> dict[tuple[str, bytes | None], bytes | None]:
     """Return the last value of each key that the commit with the record has in each changelog."""
-    history, after = history_of(app), inputs.after
-    assert after is not None
+    history, after = history_of(app), _commit_of(inputs)
     commits = history.of(after.task)
     before = commits[commits.index(after) - 1] if after is not commits[0] else None
     logged: dict[tuple[str, bytes | None], bytes | None] = {}
