@@ -23,6 +23,7 @@ from kstreams_repl.host.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
 from kstreams_repl.host.spark.planning.plan_builder import make_plan
 from kstreams_repl.repl.session.cluster_client import ClusterClient
+from kstreams_repl.repl.session.views.past import why as past_why
 from kstreams_repl.repl.session.views.past.causes import Cause, once
 from kstreams_repl.repl.session.views.past.state_builder import history_of
 from kstreams_repl.repl.session.views.past.why import Explainer, why
@@ -256,19 +257,22 @@ def check_outputs(ran: Ran, count: int) -> int:
     return min(count, len(records))
 
 
-def test_direct_causes_of_rows(ran: Ran) -> None:
+@pytest.mark.parametrize("many", [0, 1_000])
+def test_direct_causes_of_rows_and_output_records(ran: Ran, monkeypatch: pytest.MonkeyPatch, many: int) -> None:
+    """Of commits with so many records only those of one key are processed again, where that suffices."""
+    monkeypatch.setattr(past_why, "_MANY", many)
     check_rows(ran, 40)
-
-
-def test_direct_causes_of_output_records(ran: Ran) -> None:
     check_outputs(ran, 40)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_direct_causes_of_a_thousand_rows_and_output_records(admin: Admin, settings: ClientSettings, tmp_path: Path) -> None:
+def test_direct_causes_of_a_thousand_rows_and_output_records(
+    admin: Admin, settings: ClientSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = outputs = 0
     for seed in (11, 12, 13):
+        monkeypatch.setattr(past_why, "_MANY", 0 if seed == 12 else 1_000)
         ran = run(admin, settings, tmp_path, f"why-{seed}", make_input(seed, 1000), 4, **{"statestore.cache.max.bytes": 0})
         rows += check_rows(ran, 1000)
         outputs += check_outputs(ran, 1000)

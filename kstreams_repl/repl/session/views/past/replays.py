@@ -117,6 +117,12 @@ class Replays:
         self._intervals.move_to_end((task, first, last, key))
         return found
 
+    def size(self, task: TaskId, number: int) -> int:
+        """Return how many offsets of the inputs are in a commit."""
+        commits = self.history.of(task)
+        before = commits[number - 1].offsets if number else {}
+        return sum(offset - before.get(partition, 0) for partition, offset in commits[number].offsets.items())
+
     def _replayed(self, task: TaskId, first: int, last: int, key: bytes | None) -> Interval:
         commits = self.history.of(task)
         if not first and commits[0].commit_id != 1:

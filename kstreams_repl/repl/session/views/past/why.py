@@ -41,7 +41,10 @@ _MOST_COMMITS = 200
 """How many commits of each task are tried for a record of a topic."""
 _MOST_ROWS = 100
 """How many rows that a processor has read in one call are followed."""
+_MANY = 1_000
+"""From so many offsets of a commit on, only the records of one key are processed again, where that suffices."""
 _REPORT_SECONDS = 2.0
+_BY_KEY = frozenset({StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE})
 _WINDOWED = frozenset({StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW, StoreKind.TIME_ORDERED_WINDOW, StoreKind.SESSION})
 Chain = Sequence[NodeVisit]
 
@@ -78,6 +81,8 @@ class Explainer:
         self._sinks = {task: self._sinks_of(spec.subtopology.nodes) for task, spec in specs.items()}
         self._globals = {store.name: store for part in app.topology.subtopologies() if part.global_ for store in part.stores}
         self._reported_at = time.monotonic()
+        self._all = False
+        """Whether all causes are asked for."""
 
     def _sinks_of(self, nodes: Sequence[Node]) -> set[str | None]:
         """Return the topics that nodes write; None among them: any."""
@@ -96,6 +101,7 @@ class Explainer:
         if not any(position.topic in topics or None in topics for topics in self._sinks.values()):
             topics = sorted(topic for own in self._sinks.values() for topic in own if topic)
             raise CallError(f"the application does not write {position.topic!r}", hint=f"it writes {', '.join(dict.fromkeys(topics))}")
+        self._all = all
         return self._causes(self._writer(self._replays.record(position)), all=all)
 
     def of_row(self, store: StoreBuilder, key: Any, window: Any = None, *, all: bool = False, as_of: Any = None) -> Iterator[Cause]:
@@ -105,6 +111,7 @@ class Explainer:
             InvalidStateStoreError: the store has no such row, or no changelog, or the record that wrote the row is not found.
             CallError: the store's rows have windows and `window` is None, or the reverse.
         """
+        self._all = all
         if store.name in self._globals:
             yield self._of_global(store, key, None, "row of the global table")
             return
@@ -162,6 +169,8 @@ class Explainer:
                 break
             self._report(f"looking for what wrote {record.position}: {rank} of up to {_MOST_COMMITS} commits of each task …")
             try:
+                if number == 1 and (alone := self._alone(task, each, record)):
+                    return alone[-1]
                 interval = self._replays.interval(task, each)
             except InvalidStateStoreError as error:
                 failed = failed or error
@@ -200,7 +209,10 @@ class Explainer:
     def _logged(self, task: TaskId, log: ChangelogPartition, record: Written) -> Step:
         """Return the record whose processing has written a record of a changelog."""
         topic, key = log.partition.topic, record.key
-        interval = self._replays.interval(task, self._replays.number_of(task, topic, record.position.offset))
+        number = self._replays.number_of(task, topic, record.position.offset)
+        if log.store.kind in _BY_KEY and (alone := self._alone(task, number, record)):
+            return alone[-1]
+        interval = self._replays.interval(task, number)
         sent = interval.sent(topic, key)
         if log.store.retain_duplicates and key is not None:  # their sequence numbers are not those of then
             sent = [(at, each) for at, trace in enumerate(interval.traces) for each in trace.sent if each.topic == topic]
@@ -214,6 +226,17 @@ class Explainer:
                 "deterministic are not kept",
             )
         return Step(interval, *exact[-1])
+
+    def _alone(self, task: TaskId, number: int, record: Written) -> list[Step]:
+        """Return the steps of a commit that send a record when only the records of its key are processed, and use no other row; none
+        where the commit has few records, or all causes are asked for: the whole commit is processed then.
+        """
+        if self._all or record.key is None or self._replays.size(task, number) < _MANY:
+            return []
+        interval = self._replays.interval(task, number, key=record.key)
+        same = [Step(interval, *sent) for sent in interval.sent(record.position.topic, record.key) if record.is_like(sent[1])]
+        stores = [{access.store for visit in step.trace.visits for access in visit.stores} for step in same]
+        return [step for step, used in zip(same, stores, strict=True) if len(used) < 2]
 
     # ---- causes
 
