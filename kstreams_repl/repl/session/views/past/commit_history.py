@@ -110,9 +110,20 @@ class CommitHistory:
                     f"record {moment.record} is not committed as processed yet",
                     hint=f"the last commit is {before}" if before is not None else "the application has no commit yet",
                 )
-            found = self.at(Moment("time", after.at_ms - 1))
+            found = self._up_to(Moment("time", after.at_ms - 1))
             found.pop(after.task, None)
             return found | ({} if before is None else {after.task: before})
+        found = self._up_to(moment)
+        if not found:
+            raise _too_early(moment, min((own[0] for own in self._commits.values() if own), key=lambda commit: commit.at_ms, default=None))
+        return found
+
+    def _up_to(self, moment: Moment) -> dict[TaskId, TaskCommit]:
+        """Return the last commit of each task up to a commit's number or a time; a task that began later is left out.
+
+        Raises:
+            InvalidStateStoreError: the broker has no commit of a task as early as that.
+        """
         key: Callable[[TaskCommit], int] = {
             "commit": lambda commit: commit.commit_id,
             "stream time": lambda commit: commit.stream_time,
@@ -124,8 +135,6 @@ class CommitHistory:
                 found[task] = commits[number - 1]
             elif commits and commits[0].commit_id != 1:
                 raise _too_early(moment, commits[0])
-        if not found:
-            raise _too_early(moment, min((own[0] for own in self._commits.values() if own), key=key, default=None))
         return found
 
     def task_of(self, record: RecordPosition) -> TaskId:

@@ -64,7 +64,7 @@ def past_state(app: ApplicationCore, as_of: object) -> PastState:
     past.topology = all_on_disk(app.topology, app.config)
     past.config = StreamsConfig({**app.config, "state.dir": str(directory), "application.server": None})
     past.registry = {app.name: past}
-    past.as_of, past.until_ms = str(moment), max(commit.at_ms for commit in commits.values()) + 1
+    past.as_of, past.until_ms = str(moment), max((commit.at_ms for commit in commits.values()), default=0) + 1
     return PastState(past, commits)
 
 
@@ -112,7 +112,10 @@ class Past:
         for app in applications:
             if app.config.exactly_once and _reads(app, topic):
                 offsets = [item for commit in self.of(app).commits.values() for item in commit.offsets.items()]
-                if own := {at.partition: offset for at, offset in offsets if at.topic == topic}:
+                own = {at.partition: offset for at, offset in offsets if at.topic == topic}
+                if self._moment.record is not None and self._moment.record.topic == topic:
+                    own[self._moment.record.partition] = self._moment.record.offset + 1
+                if own:
                     return own, None
         if self._moment.kind == "time":
             return None, self._moment.number + 1

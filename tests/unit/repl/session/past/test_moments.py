@@ -91,6 +91,7 @@ def test_what_is_no_moment_is_an_error(wrong: object) -> None:
         (Moment("stream time", 25), {IN: 7, SIDE: 4, OTHER: 5}),
         (Moment("record", record=RecordPosition("in", 0, 7)), {IN: 7, SIDE: 4, OTHER: 9}),
         (Moment("record", record=RecordPosition("in", 0, 6)), {IN: 0, SIDE: 0, OTHER: 5}),
+        (Moment("record", record=RecordPosition("in", 1, 8)), {IN: 7, SIDE: 4, OTHER: 5}),
     ],
 )
 def test_each_task_is_at_its_last_commit_of_the_moment(moment: Moment, offsets: dict[TopicPartition, int]) -> None:
@@ -110,6 +111,10 @@ def test_what_the_broker_has_forgotten_is_said(moment: Moment, known: list[Offse
     with pytest.raises(InvalidStateStoreError) as error:
         history(*known).at(moment)
     assert ("the earliest is commit 2 of task 0_0" if known else "first commit") in str(error.value.hint)
+
+
+def test_a_record_of_the_first_commit_has_no_commit_before() -> None:
+    assert history(commit(IN, 4, 1, 100), commit(SIDE, 2, 1, 100)).at(Moment("record", record=RecordPosition("in", 0, 3))) == {}
 
 
 def test_a_record_that_is_not_committed_or_not_read_is_an_error() -> None:
