@@ -257,8 +257,8 @@ def test_stores_are_as_they_were_after_exactly_one_record(past: Past) -> None:
             for other, own in commits.items():
                 if other != task:
                     offsets |= next((commit.offsets for commit in reversed(own) if commit.at_ms < after.at_ms), {})
-            read = past.sql(f'SELECT max("offset") FROM "{partition.topic}" WHERE partition = {partition.partition}', f"{partition}@{offset}")
-            assert read.fetchall() == [(offset,)]
+            last = f'SELECT max("offset") FROM "{partition.topic}" WHERE partition = {partition.partition}'
+            assert past.sql(last, f"{partition}@{offset}").fetchall() == [(offset,)]
             got, want = found(past, f"{partition}@{offset}"), expected(past, offsets)
             assert {store: got[store] ^ want[store] for store in STORES if got[store] != want[store]} == {}, (partition, offset)
 
