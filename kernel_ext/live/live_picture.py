@@ -335,7 +335,24 @@ class LivePicture:
                 if isinstance(message.get("moment"), int):
                     self._pages[2].choose(message["moment"])
                 self._pages[2].turn(str(message.get("turn", "")))
-        self._read_details(shape)
+        if isinstance(message.get("why"), int):
+            self._explain(shape, message["why"])
+        else:
+            self._read_details(shape)
+
+    def _explain(self, shape: str, index: int) -> None:
+        """Show which records made a row of the present page."""
+        store = shape.partition(":")[2]
+        self._show(shape, values=str(element("div", "which records made it? …", role="status")))
+        try:
+            with self._paging:
+                if self._pages is None or self._pages[1] != shape:
+                    return
+                key, window, as_of = self._pages[2].row(index)
+            causes = self.application.why(store, key, window=window, as_of=as_of)
+            self._show(shape, values=str(causes.table().html()))
+        except Exception as error:  # any error is shown in the drawer, where the user expects the records
+            self._show(shape, values=str(element("pre", str(error), role="alert")))
 
     def _refresh_details(self) -> None:
         """Read the rows of the selected store or topic every few seconds; less often if reading is slow."""

@@ -204,9 +204,11 @@ def test_a_store_is_shown_as_of_the_commit_that_the_slider_chooses(panel: Any) -
         assert (slider.input_value(), slider.get_attribute("aria-valuetext")) == (str(at), text)
         assert panel.locator(".moment").inner_text() == text
     slider.fill("5")
+    panel.evaluate("() => window.model.set({ detail: '<table><tbody><tr><td>a</td></tr><tr><td>b</td></tr></tbody></table>' })")
+    panel.locator(".detail td", has_text="b").click()
     button.click()
     said = panel.evaluate("() => window.sent.filter(message => message.do === 'rows').map(({ view, ...rest }) => rest)")
-    assert said == [{"do": "rows", "earlier": True}, {"do": "rows", "moment": 5}, {"do": "rows", "earlier": False}]
+    assert said == [{"do": "rows", **each} for each in ({"earlier": True}, {"moment": 5}, {"why": 1}, {"earlier": False})]
 
 
 def test_a_choice_that_went_with_an_edit_hides_nothing(panel: Any) -> None:

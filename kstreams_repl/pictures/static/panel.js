@@ -151,6 +151,9 @@ function render({ model, el }) {
   const showPaging = () => {
     const now = (chosen === model.get("selected") && !model.get("planned") && model.get("paging")) || {};
     paging.hidden = now.text === undefined;
+    const explained = now.earlier !== undefined && !life.kernel.lost;
+    detail.classList.toggle("explained", explained);
+    detail.title = explained ? "Click a row: which records made it" : "";
     if (paging.hidden) return;
     filter.placeholder = now.label;
     filter.setAttribute("aria-label", now.label);
@@ -448,6 +451,10 @@ function render({ model, el }) {
     event.stopPropagation();
   });
   behind.addEventListener("click", (event) => pressed(event, send));
+  detail.addEventListener("click", (event) => {
+    const row = event.target.closest("tbody tr");
+    if (row && detail.classList.contains("explained")) send({ do: "rows", why: [...row.parentElement.children].indexOf(row) });
+  });
 
   const statusChanged = () => {
     showStatus();

@@ -66,6 +66,7 @@ border:1px solid var(--jp-border-color2,#8883);border-radius:6px;background:var(
 .ks-panel .paging{display:flex;flex-wrap:wrap;gap:6px;align-items:center}
 .ks-panel .paging .filter{font:inherit;flex:1 1 10em;min-width:6em;padding:2px 6px;border:1px solid var(--ks-edge);border-radius:4px;
 background:var(--jp-layout-color0,Canvas);color:inherit}
+.ks-panel .detail.explained tbody tr{cursor:pointer}
 .ks-panel .paging .moments{flex:1 1 10em;min-width:6em}
 .ks-panel .paging .paged,.ks-panel .paging .moment{color:var(--ks-dim);white-space:nowrap;font-variant-numeric:tabular-nums}
 .ks-panel pre{white-space:pre-wrap;overflow-wrap:anywhere;margin:4px 0;padding:6px 8px;background:var(--jp-layout-color2,#8881);

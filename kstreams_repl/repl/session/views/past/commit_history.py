@@ -71,7 +71,6 @@ class CommitHistory:
         self._offsets = OffsetHistory(admin, application_id)
         self._task_of = {partition: task for task, spec in tasks.items() for partition in spec.partitions}
         self._commits: dict[TaskId, list[TaskCommit]] = {task: [] for task in tasks}
-        self._begun: set[TaskId] = set()
 
     def update(self) -> None:
         """Read the commits since the last call.

@@ -65,6 +65,7 @@ class StorePages:
         self._begins: list[tuple[int, int, object] | None] = [None]
         """Where the pages up to the present one begin."""
         self._next: tuple[int, int, object] | None = None
+        self._rows: list[Any] = []
         self._times: list[int] | None = None
         """When the earlier commits were that can be chosen (ms); None: none are offered."""
         self._moment: int | None = None
@@ -98,6 +99,19 @@ class StorePages:
         times = self._times or []
         self._show(times[index] if 0 <= index < len(times) else None)
 
+    def row(self, index: int) -> tuple[object, object, int | None]:
+        """Return what names a row of the present page: its key, its window if it has one (of a session start and end), and the moment.
+
+        Raises:
+            CallError: the page has no such row.
+        """
+        if not 0 <= index < len(self._rows):
+            raise CallError("the page has other rows now", hint="choose the row again")
+        row, window = self._rows[index], None
+        if "window_start" in row:
+            window = row["window_start"] if self._builder.kind is not StoreKind.SESSION else (row["window_start"], row["window_end"])
+        return row["key"], window, self._moment
+
     def _show(self, moment: int | None) -> None:
         self._moment, self._past = moment, past_of(moment)
         self._begins, self._next = [None], None
@@ -120,6 +134,7 @@ class StorePages:
             rows, self._next, text = [], None, error.message
         except InvalidStateStoreError:  # in memory, on other hosts, or not there yet
             return StoreView(app, builder).rows(store_limit=self._size).table(self._size), {}
+        self._rows = rows
         names = list(rows[0]) if rows else ["key", "value"]
         controls = {
             "filter": self._filter,
