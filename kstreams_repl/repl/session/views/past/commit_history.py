@@ -71,6 +71,8 @@ class CommitHistory:
         self._offsets = OffsetHistory(admin, application_id)
         self._task_of = {partition: task for task, spec in tasks.items() for partition in spec.partitions}
         self._commits: dict[TaskId, list[TaskCommit]] = {task: [] for task in tasks}
+        self._begins: dict[tuple[TaskId, str], tuple[int, int, int]] = {}
+        """By task and changelog: the first commit of the changelog that there is now, how many commits were looked at, the last end."""
 
     def update(self) -> None:
         """Read the commits since the last call.
@@ -83,9 +85,12 @@ class CommitHistory:
             if task is None:
                 continue
             known = self._commits[task]
-            if commit.offset == FORGOTTEN:  # reset: what follows does not continue what was before
-                known.clear()
-                continue
+            before = known[-1].commits.get(commit.partition) if known else None
+            if commit.offset == FORGOTTEN or not commit.metadata or (before is not None and commit.offset < before.offset):
+                known.clear()  # reset: what follows does not continue what was before
+                self._begins.clear()
+                if commit.offset == FORGOTTEN or not commit.metadata:
+                    continue
             if not known or commit.partition in known[-1].commits:
                 known.append(TaskCommit(task, commit.at_ms, {}))
             known[-1].commits[commit.partition] = commit
@@ -164,9 +169,31 @@ class CommitHistory:
             raise _too_early(Moment("record", record=record), commits[0])
         return (commits[number - 1] if number else None), (commits[number] if number < len(commits) else None)
 
+    def begin_of(self, task: TaskId, topic: str) -> int:
+        """Return the index of the first commit of the changelog that there is now: a store that is reset gets another one, whose end is
+        before that of the old one.
+        """
+        commits = self._commits[task]
+        begin, seen, last = self._begins.get((task, topic), (0, 0, -1))
+        for number in range(seen, len(commits)):
+            end = commits[number].end_of(topic)
+            if end is not None and end >= 0:
+                begin, last = (number if end < last else begin), end
+        self._begins[task, topic] = begin, len(commits), last
+        return begin
+
     def end_of(self, commit: TaskCommit, topic: str) -> int | None:
-        """Return the end of a changelog as of a commit: as the commit says it, or the last one before it that does; None: not known."""
+        """Return the end of a changelog as of a commit: as the commit says it, or the last one before it that does; None: not known.
+
+        Raises:
+            InvalidStateStoreError: it was another changelog, which was deleted since.
+        """
         commits = self._commits[commit.task]
+        if commits.index(commit) < (begin := self.begin_of(commit.task, topic)):
+            raise InvalidStateStoreError(
+                f"the changelog {topic} was deleted after {commit}: its store was reset",
+                hint=f"the earliest is {commits[begin]}",
+            )
         for earlier in reversed(commits[: commits.index(commit) + 1]):
             if (end := earlier.end_of(topic)) is not None:
                 return end

@@ -151,7 +151,7 @@ class Replays:
             InvalidStateStoreError: no commit says that.
         """
         commits = self.history.of(task)
-        low, high = 0, len(commits)
+        low, high = self.history.begin_of(task, topic), len(commits)
         while low < high:
             middle = (low + high) // 2
             end = self.history.end_of(commits[middle], topic)

@@ -129,6 +129,22 @@ def test_a_reset_begins_a_new_past() -> None:
     assert [each.offsets for each in known.of(ONE)] == [{IN: 3}]
 
 
+@pytest.mark.parametrize("reset", [OffsetCommit(OTHER, 9, "", 500), commit(OTHER, 2, 4, 500)])
+def test_offsets_that_were_set_begin_a_new_past(reset: OffsetCommit) -> None:
+    known = history(*KNOWN, reset, commit(OTHER, 9, 5, 600))
+    assert [each.offsets[OTHER] for each in known.of(TWO)] == ([2] if reset.metadata else []) + [9]
+
+
+def test_a_changelog_that_was_deleted_since_is_not_read_for_the_old_one() -> None:
+    known = history(*(commit(OTHER, number, number, number, end) for number, end in ((1, 4), (2, 9), (3, 2), (4, 12))))
+    first, second, third, fourth = known.of(TWO)
+    assert (known.begin_of(TWO, LOG), known.end_of(third, LOG), known.end_of(fourth, LOG)) == (2, 2, 12)
+    for gone in (first, second):
+        with pytest.raises(InvalidStateStoreError, match="was reset") as error:
+            known.end_of(gone, LOG)
+        assert "the earliest is commit 3" in str(error.value.hint)
+
+
 def test_the_end_of_a_changelog_is_the_last_one_that_a_commit_names() -> None:
     known = history(*KNOWN)
     first, second, third = known.of(ONE)
