@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -252,8 +252,7 @@ def _global_stores(app: ApplicationCore, until_ms: int | None) -> Mapping[str, o
     parts = [part for part in app.topology.subtopologies() if part.global_]
     if not parts:
         return {}
-    clock: Callable[[], int] = lambda: until_ms or 0  # noqa: E731
-    task = GlobalTask(app.name, parts, config=app.config, environment=MemoryEnvironment(), wall_clock=clock)
+    task = GlobalTask(app.name, parts, config=app.config, environment=MemoryEnvironment(), wall_clock=lambda: until_ms or 0)
     ranges = [item for topic in task.topics for item in ranges_of(app.client.admin, topic, until_ms=until_ms)]
     for partition, batch in read_ranges(app.client.settings, ranges):
         task.update(partition.topic, partition.partition, batch)

@@ -16,9 +16,9 @@ from kstreams_repl.system.errors import InvalidStateStoreError
 from kstreams_repl.system.types import RecordPosition, TaskId, TopicPartition
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class TaskCommit:
-    """One commit of a task. Its metadata is decoded when it is needed.
+    """One commit of a task. Its metadata is decoded when it is needed. Each is equal to itself only: it is looked up among thousands.
 
     Attributes:
         at_ms: the broker's time of the commit.

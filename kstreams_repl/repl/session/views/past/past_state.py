@@ -129,5 +129,3 @@ class Past:
 def _reads(app: ApplicationCore, topic: str) -> bool:
     sources = [node for node in app.topology.nodes.values() if isinstance(node, SourceNode)]
     return any(topic in topics_of_source(node, app.topology, app.name, {topic: 1}) for node in sources)
-
-
