@@ -348,7 +348,7 @@ class SessionScripts(RuleBasedStateMachine):
         self.versions = list(self.filed)
         self.foreign = [*self.versions]  # read from the history, as those of an earlier kernel
         self.put_to_work(self.notebook)
-        self.foreign = [version for version in self.foreign if version is not self.versions[-1]]  # the builder of this kernel made it again
+        self.made_here()
         self.first = len(self.versions) - 1
         self.state = "running"
         self.catch_up()
@@ -378,7 +378,12 @@ class SessionScripts(RuleBasedStateMachine):
         self.run("edit", text)
         if changed:
             self.put_to_work(wanted, reset)
+            self.made_here()
             self.catch_up_if_running()
+
+    def made_here(self) -> None:
+        """The builder of this kernel has made the present version, or made it again: a rollback to it takes the builder back."""
+        self.foreign = [version for version in self.foreign if version is not self.versions[-1]]
 
     @precondition(lambda self: self.state != "created")
     @rule()
