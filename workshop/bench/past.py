@@ -1,7 +1,9 @@
-"""How long the past of an application takes: its store as of earlier commits, and the first step of a debugger.
+"""How long the past of an application takes: its store as of earlier commits, the first step of a debugger, and the causes of rows; and
+what the application loses by such questions.
 
 An application has counted `records` records of `keys` keys, with snapshots at intervals. Each moment is asked for once without a copy that
-could help (`from the changelog`), once where a snapshot is near, and once again.
+could help (`from the changelog`), once where a snapshot is near, and once again. Then it processes half as many records in turns, with no
+question and while it is asked one of each kind (`live`).
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from kstreams_repl.repl.session.application.application import Application
 from kstreams_repl.repl.session.views.past.state_builder import FOLDER
 from workshop.bench.rig import json_output, workloads
 from workshop.bench.rig.probe import await_running
-from workshop.bench.rig.testbed import open_testbed, where
+from workshop.bench.rig.testbed import Testbed, open_testbed, produce, where
+from workshop.bench.rig.workloads import Topics
 
 BENCH = "past"
 _SNAPSHOT_MS = 5_000
@@ -70,9 +73,39 @@ def main(records: int, keys: int, instances: int, runs: int, bootstrap: str | No
                 _seconds(lambda record=record: app.sql("SELECT count(*) FROM counts", as_of=record))  # type: ignore[misc]
                 steps.append(_seconds(lambda record=record: app.debug(record).step()))  # type: ignore[misc]
             _emit("first step of a debugger, state at hand", steps, facts)
+            keys_asked = [row[0] for row in app.sql("SELECT key FROM counts LIMIT 20", as_of=middle).fetchall()][:runs]
+            _emit("direct causes of a row", [_seconds(lambda key=key: app.why("counts", key)) for key in keys_asked], facts)  # type: ignore[misc]
+            outputs = [f"{topics.output}-0@{committed[at].offset // 4 + number}" for number in range(runs)]
+            _emit("direct causes of an output record", [_seconds(lambda of=of: app.why(of)) for of in outputs], facts)  # type: ignore[misc]
+            _emit("all causes of a row", [_seconds(lambda: app.why("counts", keys_asked[0], all=True))], facts)
+            _live(testbed, app, topics, records // 2, keys, runs, facts)
         finally:
             app.stop()
             testbed.session.cleanup("bench-past")
+
+
+def _live(testbed: Testbed, app: Application, topics: Topics, records: int, keys: int, runs: int, facts: Mapping[str, object]) -> None:
+    """Let it process records in turns, with no question and with one of each kind meanwhile."""
+    seconds: dict[bool, list[float]] = {False: [], True: []}
+    asked: list[float] = []
+    for _ in range(runs):
+        for with_questions in (False, True):
+            app.pause()
+            produce(testbed.settings, topics.input, workloads.stream_rows(records, keys, first_ms=int(time.time() * 1000)))
+            ends = testbed.admin.committed_offsets(app.name)
+            record = next(f"{at}@{committed.offset - 1000}" for at, committed in sorted(ends.items()))
+            _forget(app)
+            began = time.monotonic()
+            app.resume()
+            if with_questions:
+                asked.append(_seconds(lambda: app.store("counts", as_of="5 seconds ago").get("user-1")))
+                asked.append(_seconds(lambda record=record: app.debug(record).step()))  # type: ignore[misc]
+                asked.append(_seconds(lambda: app.why("counts", "user-1")))
+            app.wait(600)
+            seconds[with_questions].append(time.monotonic() - began)
+    for with_questions, case in ((False, "live, nobody asks"), (True, "live, while as of, debug and why are asked")):
+        _emit(case, seconds[with_questions], {**facts, "live_records": records})
+    _emit("a question while it processes", asked, facts)
 
 
 def _measure(case: str, app: Application, runs: int, moment: object, facts: Mapping[str, object]) -> None:
