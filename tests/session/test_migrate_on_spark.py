@@ -76,6 +76,7 @@ def test_rows_are_converted_once_and_counted_on(session: ks.Session) -> None:
     assert "migrated" in repr(plan) and "those of counts are converted" in repr(plan)
     app.edit(objects(topic), migrate={"counts": lambda key, value: {"n": value, "from": key} if key != "k49" else None})
     assert app.status == "running"
+    assert rows(app, "counts") == {f"k{n}": {"n": 10, "from": f"k{n}"} for n in range(49)}  # never those of before
     session.produce(topic, [(f"k{n}", "word", 5000) for n in range(50)])
     assert app.wait(120)
     assert rows(app, "counts") == {f"k{n}": {"n": 11, "from": f"k{n}"} for n in range(49)} | {"k49": {"n": 1, "from": "new"}}
@@ -83,6 +84,7 @@ def test_rows_are_converted_once_and_counted_on(session: ks.Session) -> None:
     with pytest.raises(TopologyError, match="has converted the rows"):
         app.rollback()
     app.rollback(migrate={"counts": lambda key, value: value["n"]})
+    assert rows(app, "counts") == {f"k{n}": 11 for n in range(49)} | {"k49": 1}
     session.produce(topic, [("k0", "word", 6000)])
     assert app.wait(120)
     assert rows(app, "counts") == {f"k{n}": 11 for n in range(49)} | {"k49": 1, "k0": 12}

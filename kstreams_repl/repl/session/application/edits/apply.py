@@ -24,6 +24,7 @@ from kstreams_repl.repl.session.application.checks.compatibility import warnings
 from kstreams_repl.repl.session.application.checks.contracts import begin_versions, refuse_schemas
 from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.application.edits.edit import EditPlan
+from kstreams_repl.repl.session.application.life.wait import await_stores
 from kstreams_repl.repl.session.application.starting.deploy_preview import check, late_warnings
 from kstreams_repl.repl.session.cluster_client import ClusterClient
 from kstreams_repl.repl.session.source.source_slice import program_of
@@ -31,6 +32,8 @@ from kstreams_repl.system.errors import SchemaRegistryError, TaskMigratedError, 
 
 if TYPE_CHECKING:
     from kstreams_repl.host.spark.fencing.state_migration import Migration
+
+_RESTORE_SECONDS = 10.0
 
 
 def apply(app: ApplicationCore, plan: EditPlan) -> EditPlan:
@@ -72,8 +75,11 @@ def apply(app: ApplicationCore, plan: EditPlan) -> EditPlan:
         if app.status == "failed" and app.generation == ran:
             app.start()
 
+    reported = bool(app.reports.instances)
     app.run(change)  # on the control thread, so that it completes even if the wait is interrupted
     app.finish_start()
+    if reported and (plan.diff.rewritten or plan.diff.reset):
+        await_stores(app, _RESTORE_SECONDS)
     return replace(plan, version=app.versions[-1].number)
 
 

@@ -16,8 +16,8 @@ _REPORTED_SECONDS = 1.0
 """A shorter wait is a look, whose answer False is expected."""
 
 
-class CaughtUp:
-    """Whether all topics are processed, and every instance has its stores and has reported since.
+class Restored:
+    """Whether every instance has its stores, and has reported since.
 
     A report follows the commit of the local stores. An instance that still restores them is behind, whatever its input lag: a
     query would return outdated rows.
@@ -25,25 +25,44 @@ class CaughtUp:
 
     PATIENCE_SECONDS = 3.0
 
-    def __init__(
-        self, instances: Callable[[], int], remaining: Callable[[], int], taken_over: Callable[[], bool] = lambda: False
-    ) -> None:
-        self._instances, self._remaining, self._taken_over = instances, remaining, taken_over
+    def __init__(self, instances: Callable[[], int]) -> None:
+        self._instances = instances
         self._at: float | None = None
 
     def __call__(self, app: ApplicationCore) -> bool:
-        if app.status != "running" or self._remaining() > 0:
-            self._at = None
-            return False
-        reports = app.reports.instances.values()
-        if len(reports) < self._instances() or any(report.state != "running" for report in reports):
+        reports = app.reports.instances.values() if app.status == "running" else ()
+        if not reports or len(reports) < self._instances() or any(report.state != "running" for report in reports):
             self._at = None
             return False
         now = time.time()
         if self._at is None:
             self._at = now
-        fresh = all(report.at_ms > self._at * 1000 for report in reports) or now - self._at > self.PATIENCE_SECONDS
-        return fresh and not self._taken_over()  # then it was not processed here, and the application has failed
+        return all(report.at_ms > self._at * 1000 for report in reports) or now - self._at > self.PATIENCE_SECONDS
+
+
+class CaughtUp(Restored):
+    """Whether all topics are processed, too."""
+
+    def __init__(
+        self, instances: Callable[[], int], remaining: Callable[[], int], taken_over: Callable[[], bool] = lambda: False
+    ) -> None:
+        super().__init__(instances)
+        self._remaining, self._taken_over = remaining, taken_over
+
+    def __call__(self, app: ApplicationCore) -> bool:
+        if app.status != "running" or self._remaining() > 0:
+            self._at = None
+            return False
+        return super().__call__(app) and not self._taken_over()  # then it was not processed here, and the application has failed
+
+
+def await_stores(app: ApplicationCore, seconds: float) -> None:
+    """Wait until every instance has its stores: what is on the disk before are rows of before. Returns after `seconds`, or when the
+    application neither starts nor runs.
+    """
+    restored, deadline = Restored(app.instances), time.monotonic() + seconds
+    while app.status in ("starting", "running") and not restored(app) and time.monotonic() < deadline:
+        time.sleep(0.02)
 
 
 def wait_until(app: ApplicationCore, seconds: float | None, condition: Callable[[Any], bool]) -> bool:
