@@ -149,8 +149,8 @@ def _write(settings: ClientSettings, name: str, chance: random.Random, at: list[
     producer.close()
 
 
-def _wait(admin: Admin, name: str) -> None:
-    inputs = [TopicPartition(f"{name}-{topic}", number) for topic in ("in", "table") for number in range(PARTITIONS)]
+def _wait(admin: Admin, name: str, inputs: list[TopicPartition] | None = None) -> None:
+    inputs = inputs or [TopicPartition(f"{name}-{topic}", number) for topic in ("in", "table") for number in range(PARTITIONS)]
     ends, deadline = admin.end_offsets(inputs), time.monotonic() + 60
     while True:
         committed = admin.committed_offsets(name, inputs, stable=False)
@@ -312,6 +312,50 @@ def test_the_panel_s_pages_are_those_of_the_commit_that_is_chosen(past: Past) ->
     assert {row[:2] for row in pages.read()[0].rows} == {row[:2] for row in past.sql("SELECT key, value FROM counts").fetchall()}
     pages.earlier(False)
     assert pages.read()[1]["earlier"] is None
+
+
+def test_a_store_that_was_reset_and_has_outgrown_its_changelog_before_it_commits(
+    admin: Admin, settings: ClientSettings, tmp_path: Path, name: str
+) -> None:
+    """The first commit after the reset is beyond the end of the changelog that was deleted: only the topic's id tells them apart."""
+    admin.create_topic(f"{name}-in", 1)
+    builder = ks.StreamsBuilder()
+    builder.stream(f"{name}-in", key_serde="string", value_serde="string").group_by_key().count(store="counts")
+    config = config_of(name, settings.bootstrap_servers, tmp_path)
+    app: Any = Application(name, builder.build(), config, ClusterClient(settings))
+    app.registry[name] = app
+    for generation, count in ((1, 3), (2, 300), (3, 1)):
+        producer = make_producer(settings)
+        for number in range(count):
+            producer.produce(f"{name}-in", b"v", f"{generation} {number}".encode())
+        assert producer.flush(20) == 0
+        producer.close()
+        if generation == 2:  # as `edit(reset_state=["counts"])`
+            admin.delete_topics([f"{name}-counts-changelog"])
+            shutil.rmtree(tmp_path / name / "tasks")
+        threads, stop = start(settings, config, app.topology, generation)
+        _wait(admin, name, [TopicPartition(f"{name}-in", 0)])
+        stop()
+        threads[0].join(30)
+    past, task = Past(app, {}), TaskId(0, 0)
+    commits = history_of(app).of(task)
+    again = history_of(app).since_reset(task, topic := f"{name}-counts-changelog")
+    before = commits[: len(commits) - len(again)]
+    ends = [[end for commit in own if (end := commit.end_of(topic)) is not None] for own in (before, again)]
+    assert ends[0] and max(ends[0]) < min(ends[1])
+    for commit in (before[-1], again[-1]):
+        as_of = f"commit {commit.commit_id}"
+        if commit in again:
+            assert {row[0][0] for row in past.sql("SELECT key FROM counts", as_of).fetchall()} == {"2", "3"}
+        else:
+            with pytest.raises(InvalidStateStoreError, match="was reset") as gone:
+                past.sql("SELECT key FROM counts", as_of)
+            assert f"the earliest is {again[0]}" in str(gone.value.hint)
+    admin.delete_topics([topic])  # and nothing was committed since
+    admin.create_topic(topic, 1)
+    with pytest.raises(InvalidStateStoreError, match="was reset"):
+        past.sql("SELECT key FROM counts", int(time.time() * 1000))
+    app.client.close()
 
 
 def test_what_is_no_moment_or_not_known_is_an_error(past: Past) -> None:

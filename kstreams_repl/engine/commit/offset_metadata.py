@@ -3,8 +3,10 @@
 Format: ``Base64(0x02 ‖ int64 partition time ‖ processor metadata)`` as Kafka Streams writes it (its `TopicPartitionMetadata`). Processor
 metadata is a map of names to int64, as there. The commit id and the task's stream time are 16 bytes after that map; the JVM does not read
 them and therefore does not copy them into a commit of its own. Up to release 0.1 they were entries of the map. In the metadata of one
-partition of each task the ends of the task's changelogs follow (``0x02 ‖ int16 number ‖ (int32 checksum of the topic, int64 end)…``), by
-which the state after any commit can be read later, and then the counts of the task's nodes (`committed_counts`).
+partition of each task the ends of the task's changelogs follow (``0x03 ‖ int16 number ‖ (int32 checksum of the topic, int16 checksum of the
+topic's id, int48 end)…``), by which the state after any commit can be read later, and then the counts of the task's nodes
+(`committed_counts`). The id tells a changelog from one of the same name that was deleted before; up to release 0.1 it was left out
+(``0x02``, the end an int64).
 """
 
 from __future__ import annotations
@@ -22,12 +24,29 @@ _INT = struct.Struct(">i")
 _LONG = struct.Struct(">q")
 _OURS = struct.Struct(">qq")
 _ENDS = struct.Struct(">BH")
-_ENDS_FORMAT = 2
-_END = struct.Struct(">Iq")
+_ENDS_FORMAT, _ENDS_WITHOUT_IDS = 3, 2
+_END_BYTES = 12
+_END_WITHOUT_ID = struct.Struct(">Iq")
+_KEY_BITS, _ID_BITS = 48, 16
+_KEY_MASK, _ID_MASK = (1 << _KEY_BITS) - 1, (1 << _ID_BITS) - 1
 
 COMMIT_ID = "repl.commit.id"
 STREAM_TIME = "repl.stream.time"
 UNKNOWN = -1
+
+
+def changelog_key(topic: str, topic_id: str = "") -> int:
+    """Return what stands for a changelog in the metadata.
+
+    Args:
+        topic_id: the broker's id of the topic; empty: not known.
+    """
+    return crc32(topic.encode()) << _ID_BITS | _checksum_of_id(topic_id)
+
+
+def _checksum_of_id(topic_id: str) -> int:
+    """Return 16 bits for the id of a topic; 0 stands for one that is not known."""
+    return (crc32(topic_id.encode()) & _ID_MASK or 1) if topic_id else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +57,26 @@ class OffsetMetadata:
         partition_time: largest timestamp (ms) taken from the partition.
         entries: processor metadata, and under the names `COMMIT_ID` and `STREAM_TIME` what only applications of this project write.
         counts: counts of the task's nodes up to the commit (`committed_counts`); empty if there are none.
-        ends: ends of the task's changelogs, by checksum of their topics (`end_of`).
+        ends: by checksum of the topic of a changelog, the checksum of the topic's id, and the end (`end_of`).
     """
 
     partition_time: int = UNKNOWN
     entries: Mapping[str, int] = field(default_factory=dict)
     counts: bytes = b""
-    ends: Mapping[int, int] = field(default_factory=dict)
+    ends: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     def end_of(self, topic: str) -> int | None:
         """Return the end of a changelog as of the commit; `UNKNOWN` if the broker has not reported it, None if it is not there."""
-        return self.ends.get(crc32(topic.encode()))
+        found = self.ends.get(crc32(topic.encode()))
+        return None if found is None else found[1]
+
+    def id_of(self, topic: str) -> int:
+        """Return the checksum of the id that a changelog had; 0: not known."""
+        return self.ends.get(crc32(topic.encode()), (0, UNKNOWN))[0]
+
+    def may_be_of(self, topic: str, topic_id: str) -> bool:
+        """Return whether the end is not that of another topic of this name, with another id."""
+        return self.id_of(topic) in (0, _checksum_of_id(topic_id))
 
     @property
     def commit_id(self) -> int:
@@ -60,13 +88,13 @@ class OffsetMetadata:
 
 
 def encode(
-    partition_time: int, entries: Mapping[str, int] | None = None, counts: bytes = b"", ends: Mapping[str, int] | None = None
+    partition_time: int, entries: Mapping[str, int] | None = None, counts: bytes = b"", ends: Mapping[int, int] | None = None
 ) -> str:
     """Encode the metadata.
 
     Args:
         counts: encoded node counts; written only with a commit id or a stream time, as are the `ends`.
-        ends: the ends of the task's changelogs, by topic.
+        ends: the ends of the task's changelogs, by `changelog_key`.
 
     Example:
         >>> encode(42)
@@ -84,7 +112,7 @@ def encode(
             parts.append(_OURS.pack(commit_id, stream_time))
             if ends:
                 parts.append(_ENDS.pack(_ENDS_FORMAT, len(ends)))
-                parts += (_END.pack(crc32(topic.encode()), end) for topic, end in ends.items())
+                parts += ((key << _KEY_BITS | end & _KEY_MASK).to_bytes(_END_BYTES, "big") for key, end in ends.items())
             parts.append(counts)
     return base64.b64encode(b"".join(parts)).decode("ascii")
 
@@ -119,11 +147,18 @@ def decode(text: str) -> OffsetMetadata:
         return OffsetMetadata()
 
 
-def _ends_at(data: bytes, position: int) -> tuple[dict[int, int], int]:
+def _ends_at(data: bytes, position: int) -> tuple[dict[int, tuple[int, int]], int]:
     """Return the ends of changelogs, if they begin at a position, and the position after them."""
-    if data[position : position + 1] != bytes([_ENDS_FORMAT]):
+    if data[position : position + 1] not in (bytes([_ENDS_FORMAT]), bytes([_ENDS_WITHOUT_IDS])):
         return {}, position
-    after = position + _ENDS.size + _ENDS.unpack_from(data, position)[1] * _END.size
+    known, number = _ENDS.unpack_from(data, position)
+    after = position + _ENDS.size + number * _END_BYTES
     if after > len(data):
         raise struct.error("the ends of changelogs are cut off")
-    return dict(_END.iter_unpack(data[position + _ENDS.size : after])), after
+    if known == _ENDS_WITHOUT_IDS:
+        return {topic: (0, end) for topic, end in _END_WITHOUT_ID.iter_unpack(data[position + _ENDS.size : after])}, after
+    ends = {}
+    for at in range(position + _ENDS.size, after, _END_BYTES):
+        key, end = divmod(int.from_bytes(data[at : at + _END_BYTES], "big"), 1 << _KEY_BITS)
+        ends[key >> _ID_BITS] = key & _ID_MASK, UNKNOWN if end == _KEY_MASK else end
+    return ends, after

@@ -110,6 +110,7 @@ def start_task(instance: Instance, restored: RestoringTask) -> ActiveTask:
         marks,
         restored.life,
         ChangelogFloors(logs, instance.take_over.topic_ids, floors),
+        instance.take_over.topic_ids,
     )
     instance.clients.begin()
     active.initialize()

@@ -9,7 +9,7 @@ from dataclasses import replace
 from threading import get_ident
 
 from kstreams_repl.engine.commit.committed_counts import written_counts
-from kstreams_repl.engine.commit.offset_metadata import COMMIT_ID, STREAM_TIME, UNKNOWN, encode
+from kstreams_repl.engine.commit.offset_metadata import COMMIT_ID, STREAM_TIME, UNKNOWN, changelog_key, encode
 from kstreams_repl.engine.commit.protocol import OffsetAndMetadata
 from kstreams_repl.engine.runtime.metadata_names import OPERATOR_TIME
 from kstreams_repl.engine.runtime.task import FOREVER, CommitPlan, StreamTask
@@ -70,6 +70,7 @@ class ActiveTask:
         marks: TaskCrashMarks | None = None,
         life: TaskLifecycle | None = None,
         floors: ChangelogFloors | None = None,
+        topic_ids: Mapping[str, str] | None = None,
     ) -> None:
         self.task = task
         self.marks = marks
@@ -84,8 +85,6 @@ class ActiveTask:
         self.changelogs = changelogs
         self.floors = floors or ChangelogFloors((), {})
         self.source_logs = source_logs
-        self._ends = {log.topic: environment.positions[str(log)] for log in changelogs if str(log) in environment.positions}
-        """The end of each changelog, by topic; a store in memory has one from its first commit here on."""
         self.committed = dict(starts)
         self.commit_id = environment.commit_id
         self.touched = False
@@ -121,7 +120,11 @@ class ActiveTask:
         self.settled = True
         """Whether the local stores hold the last commit."""
         stores = task.spec.subtopology.stores
-        self._logs = frozenset(task.changelog_topic(store.name) for store in stores if store.logging and store.source_topic is None)
+        logs = [task.changelog_topic(store.name) for store in stores if store.logging and store.source_topic is None]
+        self._log_keys = {topic: changelog_key(topic, (topic_ids or {}).get(topic, "")) for topic in logs}
+        ends = {at.topic: environment.positions.get(str(at)) for at in changelogs if at.topic in self._log_keys}
+        self._ends = {self._log_keys[topic]: end for topic, end in ends.items() if end is not None}
+        """The end of each changelog, by `changelog_key`; a store in memory has one from its first commit here on."""
         self._at_once = any(store.persistent and not store.logging and store.source_topic is None for store in stores)
 
     def is_internal(self, partition: TopicPartition) -> bool:
@@ -331,7 +334,8 @@ class ActiveTask:
         not fit.
         """
         mine = self.id.partition
-        self._ends |= {log.topic: end for log, end in positions.items() if log.partition == mine and log.topic in self._logs}
+        keys = self._log_keys
+        self._ends |= {keys[log.topic]: end for log, end in positions.items() if log.partition == mine and log.topic in keys}
         offset, entries, counts = self._noted
         plan, first = self._plan, min(self.committed)
         assert plan is not None

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import base64
 import struct
+from zlib import crc32
 
 import pytest
 
 from kstreams_repl.engine.commit.committed_counts import written_counts
-from kstreams_repl.engine.commit.offset_metadata import COMMIT_ID, STREAM_TIME, UNKNOWN, OffsetMetadata, decode, encode
+from kstreams_repl.engine.commit.offset_metadata import (
+    COMMIT_ID,
+    STREAM_TIME,
+    UNKNOWN,
+    OffsetMetadata,
+    changelog_key,
+    decode,
+    encode,
+)
 from kstreams_repl.engine.runtime.nodes.node_counts import NodeCount
 
 
@@ -37,20 +46,32 @@ def test_what_the_jvm_reads_and_repeats_has_no_commit_id() -> None:
 def test_the_ends_of_changelogs_come_back_with_the_counts_behind_them() -> None:
     counts = written_counts({"count": NodeCount(7, 3)})
     for own in (b"", counts):
-        told = decode(encode(5, {"store": 9, COMMIT_ID: 7}, own, {"app-a-changelog": 2**40, "app-b-changelog": UNKNOWN}))
+        ends = {changelog_key("app-a-changelog", "id1"): 2**40, changelog_key("app-b-changelog"): UNKNOWN}
+        told = decode(encode(5, {"store": 9, COMMIT_ID: 7}, own, ends))
         assert (told.end_of("app-a-changelog"), told.end_of("app-b-changelog"), told.end_of("app-c-changelog")) == (2**40, UNKNOWN, None)
+        assert [told.may_be_of("app-a-changelog", each) for each in ("id1", "id2")] == [True, False]
+        assert told.may_be_of("app-b-changelog", "id2") and told.id_of("app-b-changelog") == 0
         assert (told.commit_id, told.entries["store"], told.counts) == (7, 9, own)
     assert decode(encode(5, {COMMIT_ID: 7}, counts)).counts == counts
 
 
 def test_the_jvm_s_part_is_the_same_with_ends() -> None:
-    plain, ended = (base64.b64decode(encode(5, {"store": 9, COMMIT_ID: 7}, b"", ends)) for ends in (None, {"a": 1}))
+    plain, ended = (base64.b64decode(encode(5, {"store": 9, COMMIT_ID: 7}, b"", ends)) for ends in (None, {changelog_key("a"): 1}))
     assert ended.startswith(plain)
 
 
 def test_ends_that_are_cut_off_make_the_text_unknown() -> None:
-    cut = base64.b64decode(encode(5, {COMMIT_ID: 7}, b"", {"a": 1}))[:-1]
+    cut = base64.b64decode(encode(5, {COMMIT_ID: 7}, b"", {changelog_key("a"): 1}))[:-1]
     assert decode(base64.b64encode(cut).decode()) == OffsetMetadata()
+
+
+def test_ends_without_ids_are_read() -> None:
+    """As they were written before: format 2, checksum of the topic and an end of eight bytes."""
+    plain = base64.b64decode(encode(5, {COMMIT_ID: 7}))
+    written = plain + struct.pack(">BHIqIq", 2, 2, crc32(b"a"), 9, crc32(b"b"), UNKNOWN) + b"counts"
+    told = decode(base64.b64encode(written).decode())
+    assert (told.end_of("a"), told.end_of("b"), told.id_of("a"), told.counts) == (9, UNKNOWN, 0, b"counts")
+    assert told.may_be_of("a", "any")
 
 
 def test_the_last_release_s_text_is_read() -> None:

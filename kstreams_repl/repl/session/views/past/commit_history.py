@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from kstreams_repl.engine.commit.offset_metadata import OffsetMetadata, decode
+from kstreams_repl.engine.commit.offset_metadata import UNKNOWN, OffsetMetadata, decode
 from kstreams_repl.engine.runtime.task import TaskSpec
 from kstreams_repl.host.kafka.admin import Admin
 from kstreams_repl.host.kafka.offset_history import FORGOTTEN, OffsetCommit, OffsetHistory
@@ -56,6 +56,10 @@ class TaskCommit:
         """Return the end of a changelog, as far as this commit says it."""
         return next((end for each in self.metadata.values() if (end := each.end_of(topic)) is not None), None)
 
+    def id_of(self, topic: str) -> int:
+        """Return the checksum of the id that the changelog had, as far as this commit says it; 0: it does not."""
+        return max(each.id_of(topic) for each in self.metadata.values())
+
     def __str__(self) -> str:
         return f"commit {self.commit_id} of task {self.task}, {time_text(self.at_ms / 1000)}"
 
@@ -71,8 +75,9 @@ class CommitHistory:
         self._offsets = OffsetHistory(admin, application_id)
         self._task_of = {partition: task for task, spec in tasks.items() for partition in spec.partitions}
         self._commits: dict[TaskId, list[TaskCommit]] = {task: [] for task in tasks}
-        self._begins: dict[tuple[TaskId, str], tuple[int, int, int]] = {}
-        """By task and changelog: the first commit of the changelog that there is now, how many commits were looked at, the last end."""
+        self._begins: dict[tuple[TaskId, str], tuple[int, int, int, int]] = {}
+        """By task and changelog: the first commit of the changelog that there is now, how many commits were looked at, the last end and id.
+        """
 
     def update(self) -> None:
         """Read the commits since the last call.
@@ -170,17 +175,25 @@ class CommitHistory:
         return (commits[number - 1] if number else None), (commits[number] if number < len(commits) else None)
 
     def begin_of(self, task: TaskId, topic: str) -> int:
-        """Return the index of the first commit of the changelog that there is now: a store that is reset gets another one, whose end is
-        before that of the old one.
+        """Return the index of the first commit of the changelog of the last commit: a store that is reset gets another one, with another id
+        of its topic. Commits of an earlier release do not name the id; there it is seen by its end, if that is before the old one's.
         """
         commits = self._commits[task]
-        begin, seen, last = self._begins.get((task, topic), (0, 0, -1))
+        begin, seen, last, id_ = self._begins.get((task, topic), (0, 0, UNKNOWN, 0))
         for number in range(seen, len(commits)):
-            end = commits[number].end_of(topic)
-            if end is not None and end >= 0:
-                begin, last = (number if end < last else begin), end
-        self._begins[task, topic] = begin, len(commits), last
+            commit = commits[number]
+            if (end := commit.end_of(topic)) is None:
+                continue
+            now = commit.id_of(topic)
+            if (id_ and now and now != id_) or UNKNOWN < end < last:
+                begin, last = number, UNKNOWN
+            last, id_ = max(last, end), now or id_
+        self._begins[task, topic] = begin, len(commits), last, id_
         return begin
+
+    def since_reset(self, task: TaskId, topic: str) -> list[TaskCommit]:
+        """Return the commits of the changelog that there is now, the earliest first."""
+        return self._commits[task][self.begin_of(task, topic) :]
 
     def end_of(self, commit: TaskCommit, topic: str) -> int | None:
         """Return the end of a changelog as of a commit: as the commit says it, or the last one before it that does; None: not known.

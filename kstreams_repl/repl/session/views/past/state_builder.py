@@ -125,6 +125,7 @@ class StateBuilder:
         self._logs = {task: changelogs_of(specs[task]) for task in commits}
         logs = [log for own in self._logs.values() for log in own]
         now = ChangelogBounds.read(app.client.admin, logs)
+        self._topic_ids = now.topic_ids
         self._bounds = ChangelogBounds(now.firsts, {log.partition: self._end(log) for log in logs}, now.topic_ids)
         self._made = _Made(
             {str(task): {str(log.partition): self._bounds.ends[log.partition] for log in own} for task, own in self._logs.items()},
@@ -170,6 +171,11 @@ class StateBuilder:
                 hint="commits of an earlier release, of Kafka Streams on the JVM, or with too many stores for their metadata do not; "
                 "ask for a later moment",
                 store=log.store.name,
+            )
+        topic = log.partition.topic
+        if not log.is_source and not all(each.may_be_of(topic, self._topic_ids.get(topic, "")) for each in commit.metadata.values()):
+            raise InvalidStateStoreError(
+                f"the changelog {topic} was deleted after {commit}: its store was reset", hint="there is no later commit yet"
             )
         return end
 
@@ -219,7 +225,8 @@ class StateBuilder:
                 restorer.finish(bounds.ends[partition])
         for task, logs in self._logs.items():
             for log in logs:
-                refuse_compacted(app.client.settings, checks[log.partition], self._history.of(task), self._policy)
+                commits = self._history.since_reset(task, log.partition.topic)
+                refuse_compacted(app.client.settings, checks[log.partition], commits, self._policy)
 
     def _policy(self, topic: str) -> str:
         return self._app.client.admin.topic_configs([topic])[topic].get("cleanup.policy", "")

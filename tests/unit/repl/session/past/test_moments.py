@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kstreams_repl.engine.commit.offset_metadata import COMMIT_ID, STREAM_TIME, encode
+from kstreams_repl.engine.commit.offset_metadata import COMMIT_ID, STREAM_TIME, UNKNOWN, changelog_key, encode
 from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.host.instance.state.changelogs import ChangelogPartition
 from kstreams_repl.host.kafka.offset_history import FORGOTTEN, OffsetCommit
@@ -29,8 +29,10 @@ class Spec:
         self.partitions = dict.fromkeys(partitions, "source")
 
 
-def commit(partition: TopicPartition, offset: int, number: int, at_ms: int, end: int | None = None) -> OffsetCommit:
-    ends = None if end is None else {LOG: end}
+def commit(
+    partition: TopicPartition, offset: int, number: int, at_ms: int, end: int | None = None, topic_id: str = ""
+) -> OffsetCommit:
+    ends = None if end is None else {changelog_key(LOG, topic_id): end}
     return OffsetCommit(partition, offset, encode(-1, {COMMIT_ID: number, STREAM_TIME: number * 10}, b"", ends), at_ms)
 
 
@@ -143,6 +145,19 @@ def test_a_changelog_that_was_deleted_since_is_not_read_for_the_old_one() -> Non
         with pytest.raises(InvalidStateStoreError, match="was reset") as error:
             known.end_of(gone, LOG)
         assert "the earliest is commit 3" in str(error.value.hint)
+
+
+@pytest.mark.parametrize("first_id", ["one", ""])
+def test_a_new_changelog_that_has_outgrown_the_old_one_is_not_taken_for_it(first_id: str) -> None:
+    """Commits of an earlier release do not name the id: there the new one is seen by its end, or else by nothing."""
+    rows = ((1, 4, first_id), (2, 9, "one"), (3, 12, "two"), (4, 15, "two"), (5, UNKNOWN, "two"))
+    known = history(*(commit(OTHER, number, number, number, end, topic_id) for number, end, topic_id in rows))
+    first, second, third, fourth, fifth = known.of(TWO)
+    assert known.since_reset(TWO, LOG) == [third, fourth, fifth]
+    assert [known.end_of(each, LOG) for each in (third, fourth, fifth)] == [12, 15, UNKNOWN]
+    for gone in (first, second):
+        with pytest.raises(InvalidStateStoreError, match="was reset"):
+            known.end_of(gone, LOG)
 
 
 def test_the_end_of_a_changelog_is_the_last_one_that_a_commit_names() -> None:
