@@ -92,10 +92,10 @@ from kstreams_repl.repl.session.views.counts.record_counts import (
 from kstreams_repl.repl.session.views.counts.record_counts import (
     NodeRate as NodeRate,
 )
-from kstreams_repl.repl.session.views.past.causes import (
+from kstreams_repl.repl.session.views.past.causes.result import (
     Cause as Cause,
 )
-from kstreams_repl.repl.session.views.past.causes import (
+from kstreams_repl.repl.session.views.past.causes.result import (
     Causes as Causes,
 )
 from kstreams_repl.repl.session.views.past.debugger import Debugger as Debugger

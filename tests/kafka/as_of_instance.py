@@ -29,7 +29,7 @@ def start(
 ) -> tuple[list[threading.Thread], Any]:
     """Start all instances of a generation; return their threads, and what stops them."""
     root = Path(config["state.dir"])
-    plan = make_plan(topology, config, settings, admin=Admin(settings), generation=generation, state_root=root)
+    plan = make_plan(topology, config, settings, admin=Admin(settings), generation=generation, state_root=root, version=generation)
     lease = FileChannel(Path(plan.control_directory))
     lease.signal(plan.generation, Signal.RUN)
     threads = []

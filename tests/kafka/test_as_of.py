@@ -86,6 +86,7 @@ class Application:
     as_of: str = ""
     until_ms: int | None = None
     registry: dict[str, Any] = field(default_factory=dict)
+    versions: list[Any] = field(default_factory=list)
 
 
 @dataclass

@@ -23,10 +23,10 @@ from kstreams_repl.host.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
 from kstreams_repl.host.spark.planning.plan_builder import make_plan
 from kstreams_repl.repl.session.cluster_client import ClusterClient
-from kstreams_repl.repl.session.views.past import why as past_why
-from kstreams_repl.repl.session.views.past.causes import Cause, once
+from kstreams_repl.repl.session.views.past.causes import writers
+from kstreams_repl.repl.session.views.past.causes.result import Cause
+from kstreams_repl.repl.session.views.past.causes.why import Explainer, why
 from kstreams_repl.repl.session.views.past.state_builder import history_of
-from kstreams_repl.repl.session.views.past.why import Explainer, why
 from kstreams_repl.system.errors import CallError, InvalidStateStoreError
 from kstreams_repl.system.types import TaskId, TopicPartition
 
@@ -82,6 +82,7 @@ class Application:
     config: StreamsConfig
     client: ClusterClient
     registry: dict[str, Any] = field(default_factory=dict)
+    versions: list[Any] = field(default_factory=list)
 
 
 @dataclass
@@ -232,7 +233,7 @@ def expected_output(ran: Ran, topic: str, position: str, key: str, value: Any, a
 
 
 def of_row(explainer: Explainer, store: str, key: str, window: Any = None, **more: Any) -> tuple[Cause, ...]:
-    return once(explainer.of_row(explainer.app.topology.store(store), key, window, **more))
+    return explainer.of_row(explainer.app.topology.store(store), key, window, **more).causes
 
 
 def check(ran: Ran, causes: tuple[Cause, ...], wanted: set[int], what: object) -> None:
@@ -252,7 +253,7 @@ def check_outputs(ran: Ran, count: int) -> int:
     explainer = Explainer(ran.application)
     records = [(topic, *record) for topic in OUTPUTS for record in ran.topics[topic]]
     for topic, position, key, value, at in random.Random(3).sample(records, min(count, len(records))):
-        causes = once(explainer.of_record(ks.types.RecordPosition.parse(position)))
+        causes = explainer.of_record(ks.types.RecordPosition.parse(position)).causes
         check(ran, causes, expected_output(ran, topic, position, key, value, at), (topic, position, key, value))
     return min(count, len(records))
 
@@ -260,7 +261,7 @@ def check_outputs(ran: Ran, count: int) -> int:
 @pytest.mark.parametrize("many", [0, 1_000])
 def test_direct_causes_of_rows_and_output_records(ran: Ran, monkeypatch: pytest.MonkeyPatch, many: int) -> None:
     """Of commits with so many records only those of one key are processed again, where that suffices."""
-    monkeypatch.setattr(past_why, "_MANY", many)
+    monkeypatch.setattr(writers, "MANY", many)
     check_rows(ran, 40)
     check_outputs(ran, 40)
 
@@ -272,7 +273,7 @@ def test_direct_causes_of_a_thousand_rows_and_output_records(
 ) -> None:
     rows = outputs = 0
     for seed in (11, 12, 13):
-        monkeypatch.setattr(past_why, "_MANY", 0 if seed == 12 else 1_000)
+        monkeypatch.setattr(writers, "MANY", 0 if seed == 12 else 1_000)
         ran = run(admin, settings, tmp_path, f"why-{seed}", make_input(seed, 1000), 4, **{"statestore.cache.max.bytes": 0})
         rows += check_rows(ran, 1000)
         outputs += check_outputs(ran, 1000)

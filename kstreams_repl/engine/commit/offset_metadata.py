@@ -3,10 +3,10 @@
 Format: ``Base64(0x02 ‖ int64 partition time ‖ processor metadata)`` as Kafka Streams writes it (its `TopicPartitionMetadata`). Processor
 metadata is a map of names to int64, as there. The commit id and the task's stream time are 16 bytes after that map; the JVM does not read
 them and therefore does not copy them into a commit of its own. Up to release 0.1 they were entries of the map. In the metadata of one
-partition of each task the ends of the task's changelogs follow (``0x03 ‖ int16 number ‖ (int32 checksum of the topic, int16 checksum of the
-topic's id, int48 end)…``), by which the state after any commit can be read later, and then the counts of the task's nodes
-(`committed_counts`). The id tells a changelog from one of the same name that was deleted before; up to release 0.1 it was left out
-(``0x02``, the end an int64).
+partition of each task the version of the topology and the ends of the task's changelogs follow (``0x03 ‖ int32 version ‖ int16 number ‖
+(int32 checksum of the topic, int16 checksum of the topic's id, int48 end)…``), by which the state after any commit can be read later, and
+processed on, and then the counts of the task's nodes (`committed_counts`). The id tells a changelog from one of the same name that was
+deleted before. Up to release 0.1 version and ids were left out (``0x02``, the end an int64).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HEAD = struct.Struct(">Bq")
 _INT = struct.Struct(">i")
 _LONG = struct.Struct(">q")
 _OURS = struct.Struct(">qq")
-_ENDS = struct.Struct(">BH")
+_ENDS, _ENDS_BEFORE = struct.Struct(">BIH"), struct.Struct(">BH")
 _ENDS_FORMAT, _ENDS_WITHOUT_IDS = 3, 2
 _END_BYTES = 12
 _END_WITHOUT_ID = struct.Struct(">Iq")
@@ -57,12 +57,14 @@ class OffsetMetadata:
         partition_time: largest timestamp (ms) taken from the partition.
         entries: processor metadata, and under the names `COMMIT_ID` and `STREAM_TIME` what only applications of this project write.
         counts: counts of the task's nodes up to the commit (`committed_counts`); empty if there are none.
+        version: of the topology; 0: not known.
         ends: by checksum of the topic of a changelog, the checksum of the topic's id, and the end (`end_of`).
     """
 
     partition_time: int = UNKNOWN
     entries: Mapping[str, int] = field(default_factory=dict)
     counts: bytes = b""
+    version: int = 0
     ends: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     def end_of(self, topic: str) -> int | None:
@@ -88,13 +90,18 @@ class OffsetMetadata:
 
 
 def encode(
-    partition_time: int, entries: Mapping[str, int] | None = None, counts: bytes = b"", ends: Mapping[int, int] | None = None
+    partition_time: int,
+    entries: Mapping[str, int] | None = None,
+    counts: bytes = b"",
+    ends: Mapping[int, int] | None = None,
+    version: int = 0,
 ) -> str:
     """Encode the metadata.
 
     Args:
-        counts: encoded node counts; written only with a commit id or a stream time, as are the `ends`.
+        counts: encoded node counts; written only with a commit id or a stream time, as are the `ends` and the `version`.
         ends: the ends of the task's changelogs, by `changelog_key`.
+        version: of the topology; 0 (and no ends): neither is written.
 
     Example:
         >>> encode(42)
@@ -110,8 +117,9 @@ def encode(
             parts += (_INT.pack(len(data)), data, _LONG.pack(number))
         if commit_id != UNKNOWN or stream_time != UNKNOWN:
             parts.append(_OURS.pack(commit_id, stream_time))
-            if ends:
-                parts.append(_ENDS.pack(_ENDS_FORMAT, len(ends)))
+            if ends or version:
+                ends = ends or {}
+                parts.append(_ENDS.pack(_ENDS_FORMAT, version, len(ends)))
                 parts += ((key << _KEY_BITS | end & _KEY_MASK).to_bytes(_END_BYTES, "big") for key, end in ends.items())
             parts.append(counts)
     return base64.b64encode(b"".join(parts)).decode("ascii")
@@ -141,24 +149,29 @@ def decode(text: str) -> OffsetMetadata:
         if len(data) < position + _OURS.size:
             return OffsetMetadata(partition_time, entries)
         entries |= zip((COMMIT_ID, STREAM_TIME), _OURS.unpack_from(data, position), strict=True)
-        ends, position = _ends_at(data, position + _OURS.size)
-        return OffsetMetadata(partition_time, entries, data[position:], ends)
+        version, ends, position = _ends_at(data, position + _OURS.size)
+        return OffsetMetadata(partition_time, entries, data[position:], version, ends)
     except (binascii.Error, struct.error, UnicodeDecodeError, ValueError):
         return OffsetMetadata()
 
 
-def _ends_at(data: bytes, position: int) -> tuple[dict[int, tuple[int, int]], int]:
-    """Return the ends of changelogs, if they begin at a position, and the position after them."""
-    if data[position : position + 1] not in (bytes([_ENDS_FORMAT]), bytes([_ENDS_WITHOUT_IDS])):
-        return {}, position
-    known, number = _ENDS.unpack_from(data, position)
-    after = position + _ENDS.size + number * _END_BYTES
+def _ends_at(data: bytes, position: int) -> tuple[int, dict[int, tuple[int, int]], int]:
+    """Return the version and the ends of changelogs, if they begin at a position, and the position after them."""
+    known = data[position] if position < len(data) else 0
+    if known not in (_ENDS_FORMAT, _ENDS_WITHOUT_IDS):
+        return 0, {}, position
+    if known == _ENDS_FORMAT:
+        _, version, number = _ENDS.unpack_from(data, position)
+        first = position + _ENDS.size
+    else:
+        version, number, first = 0, _ENDS_BEFORE.unpack_from(data, position)[1], position + _ENDS_BEFORE.size
+    after = first + number * _END_BYTES
     if after > len(data):
         raise struct.error("the ends of changelogs are cut off")
     if known == _ENDS_WITHOUT_IDS:
-        return {topic: (0, end) for topic, end in _END_WITHOUT_ID.iter_unpack(data[position + _ENDS.size : after])}, after
+        return 0, {topic: (0, end) for topic, end in _END_WITHOUT_ID.iter_unpack(data[first:after])}, after
     ends = {}
-    for at in range(position + _ENDS.size, after, _END_BYTES):
+    for at in range(first, after, _END_BYTES):
         key, end = divmod(int.from_bytes(data[at : at + _END_BYTES], "big"), 1 << _KEY_BITS)
         ends[key >> _ID_BITS] = key & _ID_MASK, UNKNOWN if end == _KEY_MASK else end
-    return ends, after
+    return version, ends, after

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from kstreams_repl.engine.processor.processors import Cancellable
 from kstreams_repl.engine.processor.punctuation import PunctuationType
@@ -153,6 +153,9 @@ class Operator(ABC):
 
     hands_on: ClassVar[bool] = False
     """Output records are the input records, with the same list of headers. Other operators create new records."""
+
+    role: ClassVar[Literal["", "aggregate", "join", "processor"]] = ""
+    """On which rows its output depends: an aggregate continues its own, a join reads the other side's, a processor what its code reads."""
 
     word: ClassVar[str] = "node"
     """What a report on nodes that forward no record calls this node: "filter paid: 1,000 in, 0 out"."""

@@ -31,6 +31,8 @@ class ProcessorOperator(Operator):
         supplier: callable without arguments that returns a `Processor`.
     """
 
+    role = "processor"
+
     shows_headers: ClassVar[bool] = True
     hands_on: ClassVar[bool] = True
 
@@ -43,6 +45,8 @@ class ProcessorOperator(Operator):
 @dataclass(slots=True)
 class FixedKeyProcessorOperator(Operator):
     """Run a new `FixedKeyProcessor` of `supplier` in each task (`process_values`)."""
+
+    role = "processor"
 
     shows_headers: ClassVar[bool] = True
     hands_on: ClassVar[bool] = True

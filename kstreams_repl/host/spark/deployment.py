@@ -328,11 +328,11 @@ class Deployment:
             remote=remote,
             journal_start=generations.end(),
             failpoints=self._failpoints,
+            version=generations.version if self.version is None else self.version.number,
         )
         plan, bounded = bounded_plan(admin, self.topology, plan, generations.run)
         if self.config["application.server"]:
-            number = generations.version if self.version is None else self.version.number
-            plan = with_queries(plan, self.topology, number)
+            plan = with_queries(plan, self.topology)
         run = GenerationRun(session, plan, pack(plan), self._control.lease)
         # 2. Reserve slots.
         run.reserve_slots()

@@ -27,6 +27,8 @@ class StreamAggregate(Operator):
         versioned: the store is a versioned one; out-of-order puts are not the latest (`is_latest` False).
     """
 
+    role = "aggregate"
+
     store: str
     initializer: Initializer
     aggregator: Aggregator
@@ -49,6 +51,8 @@ class StreamReduce(Operator):
         versioned: the store is a versioned one.
     """
 
+    role = "aggregate"
+
     store: str
     reducer: Reducer
     send_old_values: bool = False
@@ -68,6 +72,8 @@ class StreamCount(Operator):
         send_old_values: forward the old count too.
         versioned: the store is a versioned one.
     """
+
+    role = "aggregate"
 
     store: str
     send_old_values: bool = False

@@ -36,6 +36,8 @@ class StreamSessionWindowAggregate(Operator):
         count: this is `count()`.
     """
 
+    role = "aggregate"
+
     store: str
     initializer: Initializer
     aggregator: Aggregator

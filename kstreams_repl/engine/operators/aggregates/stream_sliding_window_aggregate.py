@@ -38,6 +38,8 @@ class StreamSlidingWindowAggregate(Operator):
         count: this is `count()`.
     """
 
+    role = "aggregate"
+
     store: str
     initializer: Initializer
     aggregator: Aggregator

@@ -37,6 +37,8 @@ class StreamWindowAggregate(Operator):
         count: this is `count()`: initializer and aggregator may be replaced by an inline 0 and + 1.
     """
 
+    role = "aggregate"
+
     store: str
     initializer: Initializer
     aggregator: Aggregator

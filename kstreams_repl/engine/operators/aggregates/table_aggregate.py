@@ -27,6 +27,8 @@ class TableAggregate(Operator):
         versioned: the store is a versioned one.
     """
 
+    role = "aggregate"
+
     store: str
     initializer: Initializer
     add: Aggregator
@@ -68,6 +70,8 @@ class TableReduce(Operator):
         send_old_values: forward the old aggregate too.
         versioned: the store is a versioned one.
     """
+
+    role = "aggregate"
 
     store: str
     add: Reducer

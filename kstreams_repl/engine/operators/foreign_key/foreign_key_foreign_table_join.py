@@ -21,6 +21,8 @@ class ForeignTableJoin(Operator):
         versioned: the right table is versioned; changes that are not the latest are dropped and counted.
     """
 
+    role = "join"
+
     store: str
     registration_topic: str = ""
     foreign_key_serde: object = None

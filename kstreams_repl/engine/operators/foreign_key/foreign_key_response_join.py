@@ -25,6 +25,8 @@ class ResponseJoin(Operator):
         registration_topic: where subscriptions are sent, without the application id.
     """
 
+    role = "join"
+
     primary: ValueGetter
     joiner: Joiner
     left_join: bool

@@ -24,6 +24,8 @@ class SubscriptionJoin(Operator):
         foreign: getter of the foreign (right) table's row.
     """
 
+    role = "join"
+
     foreign: ValueGetter
 
     def build(self, node: NodeContext, forward: Process) -> Process:

@@ -31,6 +31,8 @@ class SubscriptionReceive(Operator):
         key_serde: of the primary key; None = the application's default key serde.
     """
 
+    role = "join"
+
     store: str
     registration_topic: str = ""
     foreign_key_serde: object = None

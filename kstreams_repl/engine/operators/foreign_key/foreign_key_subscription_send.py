@@ -40,6 +40,8 @@ class SubscriptionSend(Operator):
         registration_topic: where subscriptions are sent, without the application id.
     """
 
+    role = "join"
+
     extractor: ValueMapper
     left_join: bool
     value_serde: object = None

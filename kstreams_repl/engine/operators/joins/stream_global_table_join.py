@@ -27,6 +27,7 @@ class StreamGlobalTableJoin(Operator):
     """
 
     word = "join"
+    role = "join"
 
     table: ValueGetter
     key_mapper: KeyValueMapper

@@ -19,6 +19,8 @@ class StreamJoinWindow(Operator):
         store: name of the window store, which retains duplicates.
     """
 
+    role = "join"
+
     hands_on: ClassVar[bool] = True
 
     store: str

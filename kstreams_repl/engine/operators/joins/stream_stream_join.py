@@ -40,6 +40,7 @@ class StreamStreamJoin(Operator):
     """
 
     word = "join"
+    role = "join"
 
     left_side: bool
     other_store: str
@@ -138,6 +139,8 @@ class StreamStreamSelfJoin(Operator):
         joiner: (left, right) -> value, or (key, left, right) -> value when `with_key`.
         with_key: the joiner also takes the key.
     """
+
+    role = "join"
 
     store: str
     before_ms: int

@@ -35,6 +35,7 @@ class StreamTableJoin(Operator):
     """
 
     word = "join"
+    role = "join"
 
     table: ValueGetter
     joiner: Joiner

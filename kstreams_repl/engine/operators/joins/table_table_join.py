@@ -40,6 +40,7 @@ class TableTableJoin(Operator):
     """
 
     word = "join"
+    role = "join"
 
     kind: TableJoinKind
     other: ValueGetter
@@ -88,6 +89,8 @@ class TableTableJoinMerger(Operator):
         send_old_values: forward old values too (from the store if there is one).
         store_versioned: `store` is a versioned one.
     """
+
+    role = "join"
 
     store: str | None = None
     send_old_values: bool = False

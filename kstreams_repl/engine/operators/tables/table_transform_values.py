@@ -27,6 +27,8 @@ class TableTransformValues(Operator):
         store_versioned: `store` is a versioned one.
     """
 
+    role = "processor"
+
     supplier: ProcessorSupplier
     parent: ValueGetter | None = None
     stores: tuple[str, ...] = ()

@@ -111,6 +111,7 @@ def start_task(instance: Instance, restored: RestoringTask) -> ActiveTask:
         restored.life,
         ChangelogFloors(logs, instance.take_over.topic_ids, floors),
         instance.take_over.topic_ids,
+        plan.version,
     )
     instance.clients.begin()
     active.initialize()

@@ -71,6 +71,7 @@ class ActiveTask:
         life: TaskLifecycle | None = None,
         floors: ChangelogFloors | None = None,
         topic_ids: Mapping[str, str] | None = None,
+        version: int = 0,
     ) -> None:
         self.task = task
         self.marks = marks
@@ -81,6 +82,7 @@ class ActiveTask:
         self.id = task.id
         self.environment = environment
         self.token = token
+        self._version = version
         self.starts = dict(starts)
         self.changelogs = changelogs
         self.floors = floors or ChangelogFloors((), {})
@@ -318,13 +320,15 @@ class ActiveTask:
         self.counters.flushed()
         entries = self._fitting({**plan.metadata, **self.floors.entries(), COMMIT_ID: commit_id, STREAM_TIME: plan.stream_time})
         first, counts = min(self.committed), written_counts(self.task.counts.read())
-        if len(encode(0, entries, counts)) > _MOST_METADATA:
+        version = self._version
+        if len(encode(0, entries, counts, None, version)) > _MOST_METADATA:
             counts = b""
+            version *= len(encode(0, entries, counts, None, version)) <= _MOST_METADATA
         self._noted = plan.offsets.get(first, self.committed[first]), entries, counts
         return {
             partition: (
                 plan.offsets.get(partition, start),
-                encode(plan.partition_times.get(partition, -1), entries, counts if partition == first else b""),
+                encode(plan.partition_times.get(partition, -1), entries, *((counts, None, version) if partition == first else ())),
             )
             for partition, start in self.committed.items()
         }
@@ -339,7 +343,7 @@ class ActiveTask:
         offset, entries, counts = self._noted
         plan, first = self._plan, min(self.committed)
         assert plan is not None
-        metadata = encode(plan.partition_times.get(first, -1), entries, counts, self._ends)
+        metadata = encode(plan.partition_times.get(first, -1), entries, counts, self._ends, self._version)
         return {first: (offset, metadata)} if self._ends and len(metadata) <= _MOST_METADATA else {}
 
     def has_passed_more(self) -> bool:

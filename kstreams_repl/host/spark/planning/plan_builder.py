@@ -112,6 +112,7 @@ def make_plan(
     remote: bool = False,
     journal_start: int = 0,
     failpoints: str = "",
+    version: int = 1,
 ) -> ApplicationPlan:
     """Run the steps of a deploy that do not need Spark: validate, create internal topics, create and assign tasks.
 
@@ -119,6 +120,7 @@ def make_plan(
         previous: the previous location of tasks and standby copies; they stay there as long as the assignment is balanced.
         remote: instances run in executors of a cluster; only there standby copies are useful.
         journal_start: of a remote plan, the offset at which its instances start to read the journal.
+        version: of the topology.
 
     Raises:
         UnknownTopicError, TopologyError, DeployError: see `check_topics`, `resolve_partitions` and `ensure_internal_topics`.
@@ -159,6 +161,7 @@ def make_plan(
         places=places,
         remote=remote,
         journal_start=journal_start,
+        version=version,
     )
 
 
@@ -189,10 +192,10 @@ def _check_snapshots(config: StreamsConfig, *, new: bool) -> None:
             check_directory(directory)
 
 
-def with_queries(plan: ApplicationPlan, topology: Topology, version: int) -> ApplicationPlan:
+def with_queries(plan: ApplicationPlan, topology: Topology) -> ApplicationPlan:
     """Return the plan with what query servers need: the topology, and the tokens, which are made in the control directory at first use.
 
     Raises:
         ConfigError: the tokens can be read by others.
     """
-    return replace(plan, version=version, topology=topology, query_tokens=tokens_in(Path(plan.control_directory)))
+    return replace(plan, topology=topology, query_tokens=tokens_in(Path(plan.control_directory)))

@@ -67,7 +67,7 @@ from kstreams_repl.system.types import RecordPosition, StreamPartitioner
 if TYPE_CHECKING:
     from kstreams_repl.host.instance.reports.run_progress import RunProgress
     from kstreams_repl.host.spark.instance_reports import ApplicationReport
-    from kstreams_repl.repl.session.views.past.causes import Causes
+    from kstreams_repl.repl.session.views.past.causes.result import Causes
     from kstreams_repl.repl.session.views.past.debugger import Debugger
 
 
@@ -740,7 +740,7 @@ class Application:
             >>> app.why("counts", "UA").df()               # doctest: +SKIP
             >>> app.why("alerts-0@42", all=True)           # doctest: +SKIP
         """
-        from kstreams_repl.repl.session.views.past.why import why
+        from kstreams_repl.repl.session.views.past.causes.why import why
 
         return why(self._core, what, key, window=window, all=all, as_of=as_of, calls=calls)
 

@@ -194,8 +194,11 @@ def _serve_request(app: ApplicationCore, bind: HostInfo, certfile: str | None, k
         raise DeployError(f"{app.name} was never started: there is no state to serve", hint="app.start()")
     root = state_root(app.config)
     settings = app.deployment.settings
-    plan = make_plan(app.topology, app.config, settings, admin=admin, generation=state.generation, state_root=root)
-    plan = with_queries(plan, app.topology, state.desired.version)
+    now = state.desired
+    plan = make_plan(
+        app.topology, app.config, settings, admin=admin, generation=now.generation, state_root=root, version=now.version
+    )
+    plan = with_queries(plan, app.topology)
     version = f"{plan.version}/{bind.host}/{certfile}"
     return ServeRequest(
         pack(plan), app.name, "driver", str(root), bind, version=version, certfile=certfile, keyfile=keyfile, insecure=insecure

@@ -55,6 +55,14 @@ def test_the_ends_of_changelogs_come_back_with_the_counts_behind_them() -> None:
     assert decode(encode(5, {COMMIT_ID: 7}, counts)).counts == counts
 
 
+def test_the_version_comes_back_with_ends_and_without() -> None:
+    for ends in ({}, {changelog_key("a", "id"): 3}):
+        told = decode(encode(5, {COMMIT_ID: 7}, b"\x01counts", ends, 12))
+        assert (told.version, told.end_of("a"), told.counts) == (12, 3 if ends else None, b"\x01counts")
+    assert decode(encode(5, {COMMIT_ID: 7}, b"\x01counts")).version == 0
+    assert encode(5, {"store": 9}, b"", None, 12) == encode(5, {"store": 9})  # what the JVM would copy has none
+
+
 def test_the_jvm_s_part_is_the_same_with_ends() -> None:
     plain, ended = (base64.b64decode(encode(5, {"store": 9, COMMIT_ID: 7}, b"", ends)) for ends in (None, {changelog_key("a"): 1}))
     assert ended.startswith(plain)

@@ -21,10 +21,11 @@ from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.views.past.commit_history import TaskCommit
 from kstreams_repl.repl.session.views.past.debugger import Debugger
 from kstreams_repl.repl.session.views.past.moments import moment_of
+from kstreams_repl.repl.session.views.past.ran import Ran, RanVersions
 from kstreams_repl.repl.session.views.past.replica import TaskReplica
-from kstreams_repl.repl.session.views.past.state_builder import history_of, specs_of, state_directory
+from kstreams_repl.repl.session.views.past.state_builder import state_directory
 from kstreams_repl.system.errors import CallError, IllegalStateError, InvalidStateStoreError
-from kstreams_repl.system.types import RecordBatch, RecordPosition, TopicPartition
+from kstreams_repl.system.types import RecordBatch, RecordPosition, TaskId, TopicPartition
 
 _BEYOND = 1 << 62
 FURTHER = 1_000
@@ -36,22 +37,27 @@ class BeforeRecord:
     """The last commit of a task before a record, and what the task read from there on.
 
     Attributes:
+        ran: the version of the application that processed it.
+        spec: the task of that version.
         starts: the committed offset of each input partition, and its metadata.
         records: by input partition, the records from there on.
         state: a directory with the task's stores as of that commit, which no one may change; None: they were empty.
         global_stores: of the application, with the records of their topics up to the time of the commit after the record.
+        before: that commit; None: the task began with the record.
         after: the first commit with the record; None: it is not committed yet.
     """
 
+    ran: Ran
     spec: TaskSpec
     starts: Mapping[TopicPartition, StartOffset]
     records: Mapping[TopicPartition, RecordBatch]
     state: Path | None
     global_stores: Mapping[str, object]
+    before: TaskCommit | None
     after: TaskCommit | None
 
 
-def before_record(app: ApplicationCore, record: RecordPosition, *, further: int = 0, calls: bool = False) -> BeforeRecord:
+def before_record(versions: RanVersions, record: RecordPosition, *, further: int = 0, calls: bool = False) -> BeforeRecord:
     """Return a task as of the last commit before a record.
 
     Args:
@@ -62,16 +68,14 @@ def before_record(app: ApplicationCore, record: RecordPosition, *, further: int 
         InvalidStateStoreError: no task reads the record, or what was there before it is not known any more.
         IllegalStateError: the task has asynchronous nodes, and they may not be called.
     """
-    history = history_of(app)
+    history = versions.history
     before, after = history.around(record)
-    return after_commit(
-        app, specs_of(app)[history.task_of(record)], before, after, record=record, further=further, calls=calls
-    )
+    return after_commit(versions, history.task_of(record), before, after, record=record, further=further, calls=calls)
 
 
 def after_commit(
-    app: ApplicationCore,
-    spec: TaskSpec,
+    versions: RanVersions,
+    id_: TaskId,
     before: TaskCommit | None,
     after: TaskCommit | None,
     *,
@@ -79,9 +83,10 @@ def after_commit(
     further: int = 0,
     calls: bool = False,
 ) -> BeforeRecord:
-    """Return a task as of one of its commits, and what it read up to a later one.
+    """Return a task as of one of its commits, and what it read up to a later one, as the version that wrote the later one runs it.
 
     Args:
+        id_: of the task of the present version.
         before: None: the task began.
         after: None: what it has not committed yet.
         record: one that is read in any case; its position is named in errors.
@@ -90,8 +95,11 @@ def after_commit(
 
     Raises:
         InvalidStateStoreError: what was there then is not known any more.
+        SessionFileError: the version that processed the records cannot be loaded.
         IllegalStateError: the task has asynchronous nodes, and they may not be called.
     """
+    ran = versions.at(after)
+    app, spec = ran.app, ran.task(id_)
     task = spec.task_id
     waiting = [node.name for node in spec.subtopology.nodes if isinstance(getattr(node, "operator", None), StreamAsync)]
     if waiting and not calls:
@@ -106,43 +114,47 @@ def after_commit(
         else StartOffset(before.commits[partition].offset, before.metadata[partition])
         for partition in spec.partitions
     }
-    state = None if before is None else task_directory(state_directory(app, {task: before}), app.name, task)
+    state = None if before is None else task_directory(
+        state_directory(app, {task: before}, versions.history, ran.resolved), app.name, task
+    )
     ends = {partition: start.offset for partition, start in starts.items()} if after is None else after.offsets
     last = {partition: ends.get(partition, 0) + further for partition in spec.partitions}
     if record is not None:
         own = TopicPartition(record.topic, record.partition)
         last[own] = max(last[own], record.offset + 1)
     records = {partition: _records(app, partition, starts[partition].offset, last[partition]) for partition in spec.partitions}
-    return BeforeRecord(spec, starts, records, state, _global_stores(app, None if after is None else after.at_ms + 1), after)
+    global_stores = _global_stores(app, None if after is None else after.at_ms + 1)
+    return BeforeRecord(ran, spec, starts, records, state, global_stores, before, after)
 
 
-def replay(app: ApplicationCore, inputs: BeforeRecord, record: RecordPosition, directory: Path) -> None:
+def replay(versions: RanVersions, inputs: BeforeRecord, record: RecordPosition, directory: Path) -> None:
     """Process the records of a task up to a record, that one included, and write its stores to a directory that does not exist.
 
     Raises:
         InvalidStateStoreError: what it writes to its changelogs up to the commit after the record is not what it wrote then.
         StreamsProcessingError: a function raised.
     """
-    with replica_of(app, inputs) as replica:
+    with replica_of(inputs) as replica:
         replica.run_to(record)
         trace = replica.step_record()
         if trace is not None and trace.error is not None:
             raise trace.error
         if found := trace is not None and trace.position == record:
             replica.save(directory)
-    with replica_of(app, inputs) as replica:
+    with replica_of(inputs) as replica:
         replica.run_to(RecordPosition(record.topic, record.partition, _BEYOND))
         again = replica.logged
     unknown = {store: topic for store, topic in _topics(inputs).items() if _commit_of(inputs).end_of(topic) is None}
-    _forget(directory, unknown)
+    present = {store.name for store in versions.present.task(_commit_of(inputs).task).subtopology.stores}
+    _empty(directory, unknown.keys() | (present - {store.name for store in inputs.spec.subtopology.stores}))
     again = {key: value for key, value in again.items() if key[0] not in unknown.values()}
-    then = _logged(app, inputs)
+    then = _logged(versions, inputs)
     # A cache writes no row that came and went between two commits; a replica deletes it.
     if not found or then.items() - again.items() or any(again[key] is not None for key in again.keys() - then.keys()):
         raise InvalidStateStoreError(
             f"the state after {record} is not known: processed again, the records of its commit do not give what they gave then",
-            hint="the order in which a task took records of several partitions, the wall clock, functions that are not deterministic or "
-            f"were edited since are not kept; the nearest moments are the commits: {inputs.after}",
+            hint="the order in which a task took records of several partitions, the wall clock, and functions that are not deterministic "
+            f"are not kept; the nearest moments are the commits: {inputs.after}",
         )
 
 
@@ -151,10 +163,10 @@ def debugger_of(app: ApplicationCore, record: str | RecordPosition, *, calls: bo
     position = moment_of(record).record
     if position is None:
         raise CallError(f"expected a record, got {record!r}", hint="TOPIC-PARTITION@OFFSET: app.debug('orders-0@17')", argument="record")
-    inputs = before_record(app, position, further=FURTHER, calls=calls)
+    inputs = before_record(RanVersions(app), position, further=FURTHER, calls=calls)
     if position.offset not in inputs.records[TopicPartition(position.topic, position.partition)].offsets:
         raise InvalidStateStoreError(f"there is no record {position}", hint="it may be a transaction's marker, or not be written yet")
-    program = app.history.program()
+    program = app.history.program(inputs.ran.number)
     return Debugger(
         inputs.spec,
         position,
@@ -163,19 +175,19 @@ def debugger_of(app: ApplicationCore, record: str | RecordPosition, *, calls: bo
         state=inputs.state,
         global_stores=inputs.global_stores,
         partitions=cache(app.client.admin.partitions),
-        topology=app.topology,
+        topology=inputs.ran.app.topology,
         program=None if program.missing else program.text or None,
     )
 
 
-def replica_of(app: ApplicationCore, inputs: BeforeRecord) -> TaskReplica:
+def replica_of(inputs: BeforeRecord) -> TaskReplica:
     """Return a replica of a task, with the records that it has to process."""
     replica = TaskReplica(
         inputs.spec,
         starts=inputs.starts,
         state=inputs.state,
         global_stores=inputs.global_stores,
-        partitions=cache(app.client.admin.partitions),
+        partitions=cache(inputs.ran.app.client.admin.partitions),
     )
     for partition, batch in inputs.records.items():
         replica.feed(partition, batch)
@@ -192,8 +204,8 @@ def _commit_of(inputs: BeforeRecord) -> TaskCommit:
     return inputs.after
 
 
-def _forget(directory: Path, stores: Iterable[str]) -> None:
-    """Empty stores of which the commit knows nothing: none of them had been written, or an edit has added them since."""
+def _empty(directory: Path, stores: Iterable[str]) -> None:
+    """Make empty the stores of which the commit knows nothing: none of them had been written, or an edit has added them since."""
     if not directory.exists() or not (names := list(stores)):
         return
     environment = open_lmdb(directory)
@@ -207,17 +219,15 @@ def _forget(directory: Path, stores: Iterable[str]) -> None:
         environment.close()
 
 
-def _logged(app: ApplicationCore, inputs: BeforeRecord) -> dict[tuple[str, bytes | None], bytes | None]:
+def _logged(versions: RanVersions, inputs: BeforeRecord) -> dict[tuple[str, bytes | None], bytes | None]:
     """Return the last value of each key that the commit with the record has in each changelog."""
-    history, after = history_of(app), _commit_of(inputs)
-    commits = history.of(after.task)
-    before = commits[commits.index(after) - 1] if after is not commits[0] else None
+    history, before, after = versions.history, inputs.before, _commit_of(inputs)
     logged: dict[tuple[str, bytes | None], bytes | None] = {}
     for log in changelogs_of(inputs.spec):
         start, end = 0 if before is None else history.end_of(before, log.partition.topic), history.end_of(after, log.partition.topic)
         if log.is_source or start is None or end is None or start >= end:
             continue
-        for _, batch in read_ranges(app.client.settings, [OffsetRange(log.partition, start, end)]):
+        for _, batch in read_ranges(versions.app.client.settings, [OffsetRange(log.partition, start, end)]):
             logged |= {(log.partition.topic, key): value for key, value in zip(batch.keys, batch.values, strict=True)}
     return logged
 

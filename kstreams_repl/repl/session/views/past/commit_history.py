@@ -48,6 +48,11 @@ class TaskCommit:
         return max(each.stream_time for each in self.metadata.values())
 
     @property
+    def version(self) -> int:
+        """The version of the topology that wrote it; 0: it does not say."""
+        return max(each.version for each in self.metadata.values())
+
+    @property
     def offsets(self) -> dict[TopicPartition, int]:
         """The next offset of each input partition."""
         return {partition: commit.offset for partition, commit in self.commits.items()}

@@ -16,7 +16,8 @@ from kstreams_repl.repl.session.views.counts.consumer_lag import topics_of_sourc
 from kstreams_repl.repl.session.views.past.before_record import before_record, replay
 from kstreams_repl.repl.session.views.past.commit_history import TaskCommit
 from kstreams_repl.repl.session.views.past.moments import moment_of
-from kstreams_repl.repl.session.views.past.state_builder import StateBuilder, all_on_disk, history_of, state_directory
+from kstreams_repl.repl.session.views.past.ran import RanVersions
+from kstreams_repl.repl.session.views.past.state_builder import StateBuilder, all_on_disk, state_directory
 from kstreams_repl.system.errors import CallError, InvalidStateStoreError
 from kstreams_repl.system.types import RecordPosition, TaskId
 
@@ -28,17 +29,25 @@ class PastState:
     Attributes:
         application: a copy of the application that reads this state.
         commits: the last commit of each task.
+        converted: stores whose rows an edit has converted since, and its version.
     """
 
     application: ApplicationCore
     commits: Mapping[TaskId, TaskCommit]
+    converted: Mapping[str, int]
 
     def refuse(self, store: StoreBuilder) -> None:
         """Raise for a store whose past nobody has.
 
         Raises:
-            InvalidStateStoreError: it has no changelog.
+            InvalidStateStoreError: it has no changelog, or the present version cannot read its rows of then.
         """
+        if store.name in self.converted:
+            raise InvalidStateStoreError(
+                f"version {self.converted[store.name]} has converted the rows of store {store.name!r} since {self.application.as_of}",
+                hint="ask for a later moment",
+                store=store.name,
+            )
         if not store.logging and store.source_topic is None:
             raise InvalidStateStoreError(
                 f"store {store.name!r} has no changelog, so that its rows as of {self.application.as_of} are not known",
@@ -57,29 +66,37 @@ def past_state(app: ApplicationCore, as_of: object) -> PastState:
         CallError: it is no moment.
         InvalidStateStoreError: the state as of then is not known any more, or the application does not commit exactly once.
     """
-    moment = moment_of(as_of)
-    commits = history_of(app).at(moment)
-    directory = state_directory(app, commits) if moment.record is None else _after_record(app, moment.record, commits)
+    moment, versions = moment_of(as_of), RanVersions(app)
+    commits = versions.history.at(moment)
+    if moment.record is None:
+        directory = state_directory(app, commits, versions.history, versions.present.resolved)
+    else:
+        directory = _after_record(versions, moment.record, commits)
     past = copy.copy(app)
     past.topology = all_on_disk(app.topology, app.config)
     past.config = StreamsConfig({**app.config, "state.dir": str(directory), "application.server": None})
     past.registry = {app.name: past}
     past.as_of, past.until_ms = str(moment), max((commit.at_ms for commit in commits.values()), default=0) + 1
-    return PastState(past, commits)
+    since = min((commit.version for commit in commits.values() if commit.version), default=0)
+    converted = {store: version.number for version in app.versions if since and version.number > since for store in version.migrated}
+    return PastState(past, commits, converted)
 
 
-def _after_record(app: ApplicationCore, record: RecordPosition, commits: Mapping[TaskId, TaskCommit]) -> Path:
+def _after_record(versions: RanVersions, record: RecordPosition, commits: Mapping[TaskId, TaskCommit]) -> Path:
     """Return a state directory with the stores exactly after a record in its own task, and after these commits in others.
 
-    The task processes the records since its last commit again; what it then writes to its changelogs must be what it wrote.
+    The task processes the records since its last commit again, as the version that did; what it then writes to its changelogs must be what
+    it wrote.
 
     Raises:
+        SessionFileError: that version cannot be loaded.
         InvalidStateStoreError: it is not, so that the order in which it took them is not known, or its functions are not deterministic.
     """
-    history = history_of(app)
+    app, history = versions.app, versions.history
     task = history.task_of(record)
-    builder = StateBuilder(app, history, {other: commit for other, commit in commits.items() if other != task}, record)
-    builder.make(lambda root: replay(app, before_record(app, record), record, task_directory(root, app.name, task)))
+    others = {other: commit for other, commit in commits.items() if other != task}
+    builder = StateBuilder(app, history, others, record, versions.present.resolved)
+    builder.make(lambda root: replay(versions, before_record(versions, record), record, task_directory(root, app.name, task)))
     return builder.directory
 
 

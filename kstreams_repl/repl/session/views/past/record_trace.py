@@ -9,6 +9,7 @@ A cached store forwards at the commit that follows the record, as in a test driv
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 
 from kstreams_repl.engine.operators.operator import Process
 from kstreams_repl.engine.operators.own_copy import own_copy
+from kstreams_repl.engine.processor.punctuation import PunctuationType
 from kstreams_repl.engine.processor.record_context import ContextSnapshot
 from kstreams_repl.engine.runtime.nodes.collector import RecordCollector
 from kstreams_repl.engine.topology.nodes import Node, SinkNode
@@ -56,6 +58,7 @@ class StoreAccess(NamedTuple):
         key: the row's key; with its time in a window or session store, and the range's bounds if the call reads a range.
         before, after: the row before and after the call; the same for a read, whose rows are a list if it reads several. None for a
             buffer of an operator, whose key is then all that was put.
+        one_row: whether `key` is the key of one row: neither a range nor a row as of a time, nor what a buffer was given.
     """
 
     store: str
@@ -63,6 +66,7 @@ class StoreAccess(NamedTuple):
     key: Any
     before: Any
     after: Any
+    one_row: bool = False
 
 
 @dataclass(slots=True, repr=False)
@@ -211,7 +215,7 @@ class TraceMeter:
     # ---- Meter
 
     def bind(self, services: Any) -> None:
-        """Note drops, too."""
+        """Note drops and punctuations, too."""
         drop = services.drop
 
         def noted(reason: str, node: str, needed_grace_ms: int = 0) -> None:
@@ -224,6 +228,22 @@ class TraceMeter:
             visit.drops.append(reason)
 
         services.drop = noted
+        schedule = services.schedule
+
+        def scheduled(node: str, interval: int, kind: PunctuationType, callback: Callable[[int], None], start: int | None = None) -> Any:
+            def punctuated(now: int) -> None:
+                visit = self._enter(node, None)
+                try:
+                    callback(now)
+                except BaseException as error:
+                    self._failed(visit, error)
+                    raise
+                finally:
+                    self._open.pop()
+
+            return schedule(node, interval, kind, punctuated, start)
+
+        services.schedule = scheduled
 
     def entry(self, node: Node, entry: Process, *, terminal: bool) -> Process:
         name, sends = node.name, isinstance(node, SinkNode)
@@ -262,8 +282,19 @@ class TraceMeter:
         return emitted
 
     def store(self, builder: StoreBuilder, store: Any) -> None:
-        if builder.headers and hasattr(store, "plain"):
-            self.store(builder, store.plain)
+        self._watch(builder.name, store)
+
+    def global_store(self, name: str, store: Any) -> Any:
+        """Return a global store whose reads are noted; the store itself is shared, and stays as it is."""
+        watched = copy.copy(store)
+        if hasattr(watched, "plain"):
+            watched.plain = copy.copy(watched.plain)
+        self._watch(name, watched)
+        return watched
+
+    def _watch(self, name: str, store: Any) -> None:
+        if hasattr(store, "plain"):
+            self._watch(name, store.plain)
         if getattr(store, "cached", None) is not None:
             store.cached = None  # operators would use its entries without a call
         if hasattr(store, "indexable"):
@@ -272,7 +303,7 @@ class TraceMeter:
         for method, call in _CALLS.items():
             inside = getattr(store, method, None)
             if inside is not None:
-                setattr(store, method, self._noted(builder.name, store, method, call, inside, inner))
+                setattr(store, method, self._noted(name, store, method, call, inside, inner))
 
     def collector(self, collector: RecordCollector) -> RecordCollector:
         assert isinstance(collector, DriverCollector)
@@ -287,9 +318,10 @@ class TraceMeter:
             with suppress(Exception):  # the call itself says what is wrong with its arguments
                 return None if row_of is None else own_copy(row_of(*given))
 
-        def key_of(given: tuple[Any, ...]) -> Any:
+        def key_of(given: tuple[Any, ...]) -> tuple[Any, bool]:
             with suppress(Exception):  # likewise
                 return _key_of(store, method, given)
+            return None, False
 
         def noted(*given: Any, **named: Any) -> Any:
             if inner[0] or not self._open:
@@ -299,12 +331,14 @@ class TraceMeter:
                 before = peek(given)
                 found = inside(*given, **named)
                 if call in WRITES:
-                    self._open[-1].stores.append(StoreAccess(name, call, key_of(given), before, peek(given)))
+                    key, one_row = key_of(given)
+                    self._open[-1].stores.append(StoreAccess(name, call, key, before, peek(given), one_row))
                     return found
             finally:
                 inner[0] = False
             rows: Any = [] if isinstance(found, Iterator) else own_copy(found)
-            self._open[-1].stores.append(StoreAccess(name, call, key_of(given), rows, rows))
+            key, one_row = key_of(given)
+            self._open[-1].stores.append(StoreAccess(name, call, key, rows, rows, one_row))
             return _seen(found, rows) if isinstance(found, Iterator) else found
 
         return noted
@@ -345,18 +379,24 @@ def _row_reader(store: Any, method: str) -> Callable[..., Any] | None:
     return None if get is None else lambda key, *_: get(key)
 
 
-def _key_of(store: Any, method: str, given: tuple[Any, ...]) -> Any:
-    """Return the key of a call, and what else says which rows it means."""
+_BY_KEY = frozenset({"put", "put_raw", "put_item", "put_if_absent", "delete", "delete_raw"})
+
+
+def _key_of(store: Any, method: str, given: tuple[Any, ...]) -> tuple[Any, bool]:
+    """Return the key of a call, with what else says which rows it means, and whether that is one row."""
     if not given:
-        return None
+        return None, False
     key = store.key_serde.deserialize(given[0]) if method in _RAW and isinstance(given[0], bytes) else own_copy(given[0])
+    sessions, windows, by_key = (hasattr(store, name) for name in ("fetch_session", "fetch_raw", "get"))
     if isinstance(key, Windowed):
-        return key
-    if hasattr(store, "fetch_session") and method == "put_raw":
-        return Windowed(key, given[1], given[2])
-    if method in ("put", "put_raw") and hasattr(store, "fetch_raw"):
-        return key, given[2]
-    if method in ("put", "put_raw", "put_item", "put_if_absent") and getattr(store, "get", None) is not None:
-        return key
+        return key, sessions
+    if sessions and method in ("put_raw", "fetch_session"):
+        return Windowed(key, given[1], given[2]), True
+    if windows and method in ("put", "put_raw"):
+        return (key, given[2]), True
+    if windows and method in ("fetch", "fetch_raw") and len(given) == 2:
+        return (key, given[1]), True
+    if by_key and (method in _BY_KEY or (method in ("get", "get_raw") and len(given) == 1)):
+        return key, True
     given = tuple(own_copy(each) for each in given[1:] if not callable(each) and not isinstance(each, ContextSnapshot))
-    return (key, *given) if given else key
+    return ((key, *given) if given else key), False

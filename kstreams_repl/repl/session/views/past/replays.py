@@ -12,14 +12,16 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import NamedTuple
 
+from kstreams_repl.engine.partitioning import partition_for_key
 from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
 from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.views.past.before_record import after_commit, replica_of
 from kstreams_repl.repl.session.views.past.commit_history import TaskCommit
+from kstreams_repl.repl.session.views.past.ran import Ran, RanVersions
 from kstreams_repl.repl.session.views.past.record_trace import RecordTrace, SentRecord
-from kstreams_repl.repl.session.views.past.state_builder import history_of, specs_of
 from kstreams_repl.system.errors import InvalidStateStoreError
 from kstreams_repl.system.types import RecordBatch, RecordPosition, TaskId, TopicPartition
 
@@ -49,10 +51,13 @@ class Interval:
     """What a task did from after one commit up to another.
 
     Attributes:
+        ran: the version that did it.
+        task: its id in the present version.
         first, last: indices of the first commit after it began, and of the one with which it ends.
         inputs: the records as they are on the broker.
     """
 
+    ran: Ran
     task: TaskId
     first: int
     last: int
@@ -90,15 +95,34 @@ class Replays:
 
     def __init__(self, app: ApplicationCore, *, calls: bool = False) -> None:
         self.app, self._calls = app, calls
-        self.history, self.specs = history_of(app), specs_of(app)
+        self.versions = RanVersions(app)
+        self.history = self.versions.history
         self._intervals: OrderedDict[tuple[TaskId, int, int, bytes | None], Interval] = OrderedDict()
         self._chunks: dict[TopicPartition, list[tuple[int, int, list[Written]]]] = {}
         self._block = functools.cache(self._read_block)
 
     # ---- intervals
 
+    def intervals(self, task: TaskId, first: int, last: int, *, key: bytes | None = None) -> list[Interval]:
+        """Return what a task did in some of its commits: one interval for each version that it ran then.
+
+        Args, Raises: as `interval`.
+        """
+        numbers = range(first, last + 1)
+        runs = [list(run) for _, run in groupby(numbers, lambda number: self.ran(task, number).number)]
+        return [self.interval(task, run[0], run[-1], key=key) for run in runs]
+
+    def ran(self, task: TaskId, number: int) -> Ran:
+        """Return the version that wrote a commit.
+
+        Raises:
+            SessionFileError: it cannot be loaded.
+            InvalidStateStoreError: the commit does not say which one it was.
+        """
+        return self.versions.at(self.history.of(task)[number])
+
     def interval(self, task: TaskId, first: int, last: int | None = None, *, key: bytes | None = None) -> Interval:
-        """Return what a task did in some of its commits.
+        """Return what a task did in some of its commits, all of one version.
 
         Args:
             first, last: indices among the known commits; `last` None: the first alone.
@@ -106,6 +130,7 @@ class Replays:
 
         Raises:
             InvalidStateStoreError: what it read or had then is not known any more.
+            SessionFileError: the version that ran then cannot be loaded.
             IllegalStateError: the task has asynchronous nodes, and they may not be called.
         """
         last = first if last is None else last
@@ -128,7 +153,7 @@ class Replays:
         if not first and commits[0].commit_id != 1:
             raise InvalidStateStoreError(f"{commits[0]} is the earliest that the broker still has: the state before it is not known")
         before: TaskCommit | None = commits[first - 1] if first else None
-        inputs = after_commit(self.app, self.specs[task], before, commits[last], calls=self._calls)
+        inputs = after_commit(self.versions, task, before, commits[last], calls=self._calls)
         if key is not None:
             inputs = replace(inputs, records={partition: _of_key(batch, key) for partition, batch in inputs.records.items()})
         records = {
@@ -137,12 +162,12 @@ class Replays:
             for offset, key, value, at in zip(batch.offsets, batch.keys, batch.values, batch.timestamps, strict=True)
         }
         traces: list[RecordTrace] = []
-        with replica_of(self.app, inputs) as replica:
+        with replica_of(inputs) as replica:
             while (trace := replica.step_record()) is not None:
                 traces.append(trace)
                 if trace.error is not None:
                     break
-        return Interval(task, first, last, traces, records)
+        return Interval(inputs.ran, task, first, last, traces, records)
 
     def number_of(self, task: TaskId, topic: str, offset: int) -> int:
         """Return the index of the commit that ends with a record of a changelog.
@@ -188,6 +213,19 @@ class Replays:
     def last(self, partition: TopicPartition, end: int, wanted: Callable[[Written], bool]) -> Written | None:
         """Return the last record before an offset that fulfils a condition; None: there is none."""
         return next((record for record in self.backward(partition, end) if wanted(record)), None)
+
+    def last_of_key(self, topic: str, key: bytes, until_ms: int | None = None) -> Written | None:
+        """Return the last record of a key in a topic, up to the first record of a time in each partition; None: there is none."""
+        admin = self.app.client.admin
+        partitions = [TopicPartition(topic, number) for number in range(admin.partitions(topic))]
+        ends = admin.end_offsets(partitions)
+        if until_ms is not None:
+            ends |= {at: end for at, end in admin.offsets_for_time(dict.fromkeys(partitions, until_ms)).items() if end is not None}
+        likely = partition_for_key(key, len(partitions))
+        for partition in sorted(partitions, key=lambda each: each.partition != likely):
+            if (found := self.last(partition, ends[partition], lambda record: record.key == key)) is not None:
+                return found
+        return None
 
     def backward(self, partition: TopicPartition, end: int) -> Iterator[Written]:
         """Yield the records before an offset, the last one first. What was read is kept."""

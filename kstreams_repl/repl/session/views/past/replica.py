@@ -129,14 +129,17 @@ class TaskReplica:
         return host
 
     def _open(self, host: DriverHost) -> None:
-        self._host = host
+        self._host, meter = host, self._meter
+        stores = self._global_stores
+        if meter is not None and stores is not None:
+            stores = {name: meter.global_store(name, store) for name, store in stores.items()}
         self._task = task = StreamTask(
             self.spec,
             environment=self._environment,
             collector=self._collector,
             wall_clock=lambda: self.now,
-            global_stores=self._global_stores,
-            meter=self._meter,
+            global_stores=stores,
+            meter=meter,
         )
         self._undo.callback(task.close)
         host.give(task)

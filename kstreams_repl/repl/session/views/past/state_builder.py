@@ -24,6 +24,7 @@ from kstreams_repl.engine.runtime.task import TaskSpec
 from kstreams_repl.engine.runtime.task_specs import task_specs
 from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
 from kstreams_repl.engine.stores.log.changelog_restore import Restorer
+from kstreams_repl.engine.topology.partitions import ResolvedTopology
 from kstreams_repl.engine.topology.store_builder import StoreBuilder, in_application
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.instance.state.changelog_retention import check_whole, floors_of
@@ -96,13 +97,22 @@ def specs_of(app: ApplicationCore) -> dict[TaskId, TaskSpec]:
     return task_specs(app.topology, app.name, app.config, check(app.client.admin, app.topology, app.name, app.config))
 
 
-def state_directory(app: ApplicationCore, commits: Mapping[TaskId, TaskCommit]) -> Path:
+def state_directory(
+    app: ApplicationCore,
+    commits: Mapping[TaskId, TaskCommit],
+    history: CommitHistory | None = None,
+    resolved: ResolvedTopology | None = None,
+) -> Path:
     """Return a state directory (``state.dir``) with the stores of these tasks as of these commits, all of them on disk.
+
+    Args:
+        commits: by task of `app`, which may be of another version than the one that the commit's task is of.
+        history, resolved: as for `StateBuilder`; None: they are read.
 
     Raises:
         InvalidStateStoreError: what the stores had then is not known any more.
     """
-    builder = StateBuilder(app, history_of(app), commits)
+    builder = StateBuilder(app, history or history_of(app), commits, resolved=resolved)
     builder.make()
     return builder.directory
 
@@ -114,13 +124,23 @@ def all_on_disk(topology: Topology, config: StreamsConfig) -> Topology:
 
 
 class StateBuilder:
-    """Makes the directory of one moment, if it is not there."""
+    """Makes the directory of one moment, if it is not there.
+
+    Args:
+        record: after which the task is that `make` adds; None: it adds none.
+        resolved: the topology of `app` with the partitions of its topics; None: it is checked here.
+    """
 
     def __init__(
-        self, app: ApplicationCore, history: CommitHistory, commits: Mapping[TaskId, TaskCommit], record: RecordPosition | None = None
+        self,
+        app: ApplicationCore,
+        history: CommitHistory,
+        commits: Mapping[TaskId, TaskCommit],
+        record: RecordPosition | None = None,
+        resolved: ResolvedTopology | None = None,
     ) -> None:
         self._app, self._history, self._commits = app, history, commits
-        resolved = check(app.client.admin, app.topology, app.name, app.config)
+        resolved = resolved or check(app.client.admin, app.topology, app.name, app.config)
         specs = task_specs(all_on_disk(app.topology, app.config), app.name, app.config, resolved)
         self._logs = {task: changelogs_of(specs[task]) for task in commits}
         logs = [log for own in self._logs.values() for log in own]
@@ -225,7 +245,7 @@ class StateBuilder:
                 restorer.finish(bounds.ends[partition])
         for task, logs in self._logs.items():
             for log in logs:
-                commits = self._history.since_reset(task, log.partition.topic)
+                commits = self._history.since_reset(self._commits[task].task, log.partition.topic)
                 refuse_compacted(app.client.settings, checks[log.partition], commits, self._policy)
 
     def _policy(self, topic: str) -> str:

@@ -122,11 +122,11 @@ def test_a_trace_shows_nodes_in_order_with_inputs_outputs_and_rows() -> None:
         assert [visit.node for visit in trace.visits][:5] == ["orders", "good", "plus-one", "twice", "to-kept"]
         assert visits["twice"].input == ("a", 4, 1001, []) and visits["twice"].outputs == [("a", 8, 1001, [])]
         assert visits["to-kept"].sent == [("kept", b"a", long(8), 1001, [], 0)]
-        assert visits["join"].stores == [("names", "get", "a", ("ann", 1000), ("ann", 1000))]
+        assert visits["join"].stores == [("names", "get", "a", ("ann", 1000), ("ann", 1000), True)]
         [get, put] = [access for access in visits["running"].stores if access.store == "running"][:2]
-        assert get == ("running", "get", "a", None, None) and put == ("running", "put", "a", None, 3)
+        assert get == ("running", "get", "a", None, None, True) and put == ("running", "put", "a", None, 3, True)
         [counted, flushed] = [visit for visit in trace.visits if visit.node == "count"]
-        assert counted.stores[-1] == ("counts", "put", "a", None, (1, 1001)) and counted.outputs == []
+        assert counted.stores[-1] == ("counts", "put", "a", None, (1, 1001), True) and counted.outputs == []
         assert flushed.input is None and flushed.outputs == [("a", (1, None, True), 1001, [])]
         assert visits["running"].outputs == [("a", 3, 1001, [])] and visits["split-odd"].input is not None
         second = replica.step_record()

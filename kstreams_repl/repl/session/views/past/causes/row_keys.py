@@ -19,12 +19,19 @@ class RowKey(NamedTuple):
     Attributes:
         data: the bytes, without a window's sequence number.
         ends: how many bytes follow.
+        any_window: whether a record of any window of the key matches.
         session: of a session with its start and end: a record of any earlier part of it matches, too; None: only the row itself.
     """
 
     data: bytes
     ends: int = 0
     session: tuple[int, int] | None = None
+    any_window: bool = False
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether records of other rows match, from which the row was made."""
+        return self.any_window or self.session is not None
 
     def __call__(self, key: bytes | None) -> bool:
         if key is None:
@@ -37,13 +44,14 @@ class RowKey(NamedTuple):
         return bool(self.session[0] <= start <= end <= self.session[1])
 
 
-def row_key(store: StoreBuilder, key: Any, *, parts: bool = False) -> RowKey | None:
+def row_key(store: StoreBuilder, key: Any, *, parts: bool = False, any_window: bool = False) -> RowKey | None:
     """Return the key of a row; None for the private stores of operators.
 
     Args:
         store: with its serdes (`log_serdes.with_log_serdes`).
         key: of a window store ``(key, start)`` or a `Windowed`, of a session store a `Windowed`.
         parts: whether the sessions that a session was merged from match, too.
+        any_window: of a window store, whether all windows of the key match.
     """
     to_bytes = store.key_serde.serialize
     if store.kind is StoreKind.SESSION:
@@ -52,6 +60,8 @@ def row_key(store: StoreBuilder, key: Any, *, parts: bool = False) -> RowKey | N
             return RowKey(to_bytes(plain), session=(start, end))
         return RowKey(to_bytes(plain) + _SESSION.pack(end, start))
     if store.kind in _WINDOWS:
+        if any_window:
+            return RowKey(to_bytes(key[0]), LONG.size + _SEQUENCE_BYTES, any_window=True)
         return RowKey(to_bytes(key[0]) + LONG.pack(key[1]), _SEQUENCE_BYTES)
     if store.kind in (StoreKind.SUBSCRIPTION, StoreKind.OUTER_JOIN, StoreKind.JOIN_GRACE_BUFFER):
         return None
