@@ -25,11 +25,11 @@ def config_of(name: str, bootstrap: str, root: Path, instances: int = 1) -> Stre
 
 
 def start(
-    settings: ClientSettings, config: StreamsConfig, topology: Any, generation: int, instances: int = 1
+    settings: ClientSettings, config: StreamsConfig, topology: Any, generation: int, instances: int = 1, version: int = 1
 ) -> tuple[list[threading.Thread], Any]:
     """Start all instances of a generation; return their threads, and what stops them."""
     root = Path(config["state.dir"])
-    plan = make_plan(topology, config, settings, admin=Admin(settings), generation=generation, state_root=root, version=generation)
+    plan = make_plan(topology, config, settings, admin=Admin(settings), generation=generation, state_root=root, version=version)
     lease = FileChannel(Path(plan.control_directory))
     lease.signal(plan.generation, Signal.RUN)
     threads = []

@@ -83,7 +83,7 @@ def ran(admin: Admin, settings: ClientSettings, tmp_path_factory: pytest.TempPat
             producer.produce(f"{name}-in", ks.serdes.long.serialize(number), f"k{number % 2}".encode(), timestamp=number)
         assert producer.flush(20) == 0
         producer.close()
-        threads, stop = start(settings, config, built, version)
+        threads, stop = start(settings, config, built, version, version=version)
         wait(admin, name, threads)
         stop()
         threads[0].join(30)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from zlib import crc32
 
 from kstreams_repl.engine.runtime.nodes.node_counts import NodeCount, NodeCounts
+from kstreams_repl.system.unsigned_varint import read_unsigned_varint, unsigned_varint
 
 _FORMAT = 1
 
@@ -46,14 +47,14 @@ def _written(counts: Mapping[int, NodeCount]) -> bytes:
     if not some:
         return b""
     reasons = sorted({reason for count in some.values() for reason in count.dropped})
-    parts = [bytes([_FORMAT]), _number(len(reasons))]
+    parts = [bytes([_FORMAT]), unsigned_varint(len(reasons))]
     for reason in reasons:
         text = reason.encode()
-        parts += (_number(len(text)), text)
+        parts += (unsigned_varint(len(text)), text)
     for node, count in some.items():
-        parts += (node.to_bytes(4, "big"), _number(count.taken), _number(count.given), _number(len(count.dropped)))
+        parts += (node.to_bytes(4, "big"), unsigned_varint(count.taken), unsigned_varint(count.given), unsigned_varint(len(count.dropped)))
         for reason, number in count.dropped.items():
-            parts += (_number(reasons.index(reason)), _number(number))
+            parts += (unsigned_varint(reasons.index(reason)), unsigned_varint(number))
     return b"".join(parts)
 
 
@@ -72,16 +73,8 @@ def _read(data: bytes) -> Iterator[tuple[int, NodeCount]]:
 
     def number() -> int:
         nonlocal at
-        number = shift = 0
-        while True:
-            byte = data[at]
-            at += 1
-            number |= (byte & 127) << shift
-            if byte < 128:
-                return number
-            shift += 7
-            if shift > 63:
-                raise ValueError("invalid number")
+        number, at = read_unsigned_varint(data, at)
+        return number
 
     def taken(size: int) -> bytes:
         nonlocal at
@@ -99,13 +92,3 @@ def _read(data: bytes) -> Iterator[tuple[int, NodeCount]]:
             reason = reasons[number()]
             dropped[reason] = number()
         yield node, NodeCount(entered, given, dropped)
-
-
-def _number(number: int) -> bytes:
-    """Encode a number with seven bits per byte, the lowest first; the last byte is below 128."""
-    data = bytearray()
-    while number > 127:
-        data.append(number & 127 | 128)
-        number >>= 7
-    data.append(number)
-    return bytes(data)

@@ -346,6 +346,10 @@ class StreamTask:
         """Run the wall-clock punctuations that are due, those with `activity` only that saw less of it; return True if any ran."""
         return self.services.wall_punctuations.punctuate(self.services.wall_clock(), self._punctuate, activity)
 
+    def punctuate_wall_clock_at(self, now: int) -> bool:
+        """Run each wall-clock punctuation as if it were due at a time; return True if any ran. For a copy of a task, once."""
+        return self.services.wall_punctuations.punctuate(FOREVER, lambda node, callback, due: self._punctuate(node, callback, now))
+
     @property
     def next_wall_clock_punctuation(self) -> int | None:
         """Return when the next wall-clock punctuation is due (ms), None when nothing is scheduled."""

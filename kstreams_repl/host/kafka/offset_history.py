@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from kstreams_repl.host.kafka.admin import Admin
 from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
 from kstreams_repl.system.types import TopicPartition
+from kstreams_repl.system.unsigned_varint import read_unsigned_varint
 
 OFFSETS_TOPIC = "__consumer_offsets"
 _SHORT, _INT, _LONG = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
@@ -72,7 +73,7 @@ def _commit_in(partition: TopicPartition, value: bytes) -> OffsetCommit:
     if version >= _LEADER_EPOCH_SINCE:
         position += _INT.size
     if version >= _FLEXIBLE_SINCE:
-        size, position = _varint(value, position)
+        size, position = read_unsigned_varint(value, position)
         size -= 1
     else:
         size, position = _SHORT.unpack_from(value, position)[0], position + _SHORT.size
@@ -87,14 +88,3 @@ def _partition_of(group: str, partitions: int) -> int:
         number = number * 31 + ord(character) & 0xFFFFFFFF
     signed = number - (1 << 32) if number >> 31 else number
     return 0 if signed == -(1 << 31) else abs(signed) % partitions
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    number = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        number |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            return number, position

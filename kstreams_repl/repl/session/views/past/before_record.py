@@ -22,9 +22,10 @@ from kstreams_repl.repl.session.views.past.commit_history import TaskCommit
 from kstreams_repl.repl.session.views.past.debugger import Debugger
 from kstreams_repl.repl.session.views.past.moments import moment_of
 from kstreams_repl.repl.session.views.past.ran import Ran, RanVersions
+from kstreams_repl.repl.session.views.past.recorded_answers import RecordedAnswers, Uncalled, refused
 from kstreams_repl.repl.session.views.past.replica import TaskReplica
 from kstreams_repl.repl.session.views.past.state_builder import state_directory
-from kstreams_repl.system.errors import CallError, IllegalStateError, InvalidStateStoreError
+from kstreams_repl.system.errors import CallError, InvalidStateStoreError
 from kstreams_repl.system.types import RecordBatch, RecordPosition, TaskId, TopicPartition
 
 _BEYOND = 1 << 62
@@ -45,6 +46,8 @@ class BeforeRecord:
         global_stores: of the application, with the records of their topics up to the time of the commit after the record.
         before: that commit; None: the task began with the record.
         after: the first commit with the record; None: it is not committed yet.
+        answers: of its asynchronous nodes, as far as they are recorded; None: it has no such node.
+        uncalled: stands for functions that may not be called; None: they may.
     """
 
     ran: Ran
@@ -55,6 +58,17 @@ class BeforeRecord:
     global_stores: Mapping[str, object]
     before: TaskCommit | None
     after: TaskCommit | None
+    answers: RecordedAnswers | None = None
+    uncalled: Uncalled | None = None
+
+    def refuse_calls(self) -> None:
+        """Raise if, after its records were processed, a function would have had to be called.
+
+        Raises:
+            IllegalStateError: it would.
+        """
+        if self.uncalled is not None:
+            self.uncalled.refuse()
 
 
 def before_record(versions: RanVersions, record: RecordPosition, *, further: int = 0, calls: bool = False) -> BeforeRecord:
@@ -96,18 +110,20 @@ def after_commit(
     Raises:
         InvalidStateStoreError: what was there then is not known any more.
         SessionFileError: the version that processed the records cannot be loaded.
-        IllegalStateError: the task has asynchronous nodes, and they may not be called.
+        IllegalStateError: the task has asynchronous nodes whose answers are not recorded, and they may not be called.
     """
     ran = versions.at(after)
     app, spec = ran.app, ran.task(id_)
     task = spec.task_id
-    waiting = [node.name for node in spec.subtopology.nodes if isinstance(getattr(node, "operator", None), StreamAsync)]
+    operators = {node.name: getattr(node, "operator", None) for node in spec.subtopology.nodes}
+    waiting = {name: operator for name, operator in operators.items() if isinstance(operator, StreamAsync)}
+    answers, uncalled = RecordedAnswers(app.client.admin) if waiting else None, None
     if waiting and not calls:
-        raise IllegalStateError(
-            f"to process {record or f'records of {task}'} again, the function of asynchronous node {waiting[0]!r} would be called again",
-            hint="where that does no harm, allow it: calls=True",
-            node=waiting[0],
-        )
+        for name, operator in waiting.items():
+            if not operator.options.durable:
+                raise refused(name)
+        uncalled = Uncalled(spec)
+        spec = uncalled.spec
     starts = {
         partition: StartOffset(0, OffsetMetadata())
         if before is None or partition not in before.commits
@@ -124,7 +140,7 @@ def after_commit(
         last[own] = max(last[own], record.offset + 1)
     records = {partition: _records(app, partition, starts[partition].offset, last[partition]) for partition in spec.partitions}
     global_stores = _global_stores(app, None if after is None else after.at_ms + 1)
-    return BeforeRecord(ran, spec, starts, records, state, global_stores, before, after)
+    return BeforeRecord(ran, spec, starts, records, state, global_stores, before, after, answers, uncalled)
 
 
 def replay(versions: RanVersions, inputs: BeforeRecord, record: RecordPosition, directory: Path) -> None:
@@ -137,6 +153,7 @@ def replay(versions: RanVersions, inputs: BeforeRecord, record: RecordPosition, 
     with replica_of(inputs) as replica:
         replica.run_to(record)
         trace = replica.step_record()
+        inputs.refuse_calls()
         if trace is not None and trace.error is not None:
             raise trace.error
         if found := trace is not None and trace.position == record:
@@ -174,6 +191,7 @@ def debugger_of(app: ApplicationCore, record: str | RecordPosition, *, calls: bo
         records=inputs.records,
         state=inputs.state,
         global_stores=inputs.global_stores,
+        results=inputs.answers,
         partitions=cache(app.client.admin.partitions),
         topology=inputs.ran.app.topology,
         program=None if program.missing else program.text or None,
@@ -187,6 +205,7 @@ def replica_of(inputs: BeforeRecord) -> TaskReplica:
         starts=inputs.starts,
         state=inputs.state,
         global_stores=inputs.global_stores,
+        results=inputs.answers,
         partitions=cache(inputs.ran.app.client.admin.partitions),
     )
     for partition, batch in inputs.records.items():

@@ -55,6 +55,7 @@ class Interval:
         task: its id in the present version.
         first, last: indices of the first commit after it began, and of the one with which it ends.
         inputs: the records as they are on the broker.
+        has_wall_clock: whether the task has punctuations by the wall clock, which are not among the traces.
     """
 
     ran: Ran
@@ -63,6 +64,7 @@ class Interval:
     last: int
     traces: Sequence[RecordTrace]
     inputs: dict[RecordPosition, Written]
+    has_wall_clock: bool = False
     _sent: dict[tuple[str, bytes | None], list[tuple[int, SentRecord]]] = field(default_factory=dict)
 
     def sent(self, topic: str, key: bytes | None) -> list[tuple[int, SentRecord]]:
@@ -167,7 +169,37 @@ class Replays:
                 traces.append(trace)
                 if trace.error is not None:
                     break
-        return Interval(inputs.ran, task, first, last, traces, records)
+            has_wall_clock = replica.has_wall_clock
+        inputs.refuse_calls()
+        return Interval(inputs.ran, task, first, last, traces, records, has_wall_clock)
+
+    def ticks(self, task: TaskId, number: int, now: int) -> Iterator[Interval]:
+        """Yield what a task does in a commit with its wall-clock punctuations at its end, and then with them at its begin.
+
+        When they have run is not known; a punctuation between two records of a commit is not tried.
+
+        Args:
+            now: what the wall clock showed (ms).
+        """
+        commits = self.history.of(task)
+        whole = self.interval(task, number)
+        inputs = after_commit(self.versions, task, commits[number - 1] if number else None, commits[number], calls=self._calls)
+        for traces in (whole.traces, ()) if whole.traces else ((),):
+            before = self._written_before(task, number, [trace.position for trace in traces])
+            with replica_of(inputs) as replica:
+                for _ in traces:
+                    replica.step_record()
+                tick = None if before is None else replica.tick(now, before.position)
+            if tick is not None and before is not None:
+                yield Interval(whole.ran, task, number, number, [*traces, tick], {**whole.inputs, before.position: before})
+
+    def _written_before(self, task: TaskId, number: int, positions: Sequence[RecordPosition]) -> Written | None:
+        """Return the record that a task has processed last: that of the last position, or the last one before a commit."""
+        if positions:
+            return self.record(positions[-1])
+        offsets = self.history.of(task)[number - 1].offsets if number else {}
+        before = (self.last(partition, offset, lambda record: True) for partition, offset in offsets.items())
+        return max((record for record in before if record is not None), key=lambda record: record.timestamp, default=None)
 
     def number_of(self, task: TaskId, topic: str, offset: int) -> int:
         """Return the index of the commit that ends with a record of a changelog.

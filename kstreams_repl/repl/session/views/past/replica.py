@@ -7,7 +7,8 @@ before a record, and commits · 3. it opens the task again over the same stores,
 
 Invariants: a record is handed to the task when its partition has no other one there, so a record that cannot be read fails in its own
 step; wherever the application decided by its own timing, the replica decides by the records: it does not wait (``max.task.idle.ms``), it
-commits before the record and after each one that is stepped, and wall-clock punctuations never run. Functions run on the caller's thread.
+commits before the record and after each one that is stepped, and wall-clock punctuations run only at `tick`. Functions run on the caller's
+thread.
 In-memory stores are kept in the copy, too: their rows are expected there under the store's name.
 """
 
@@ -229,6 +230,32 @@ class TaskReplica:
             failure = error
         assert position is not None
         return RecordTrace(position, meter.take(), tuple(SentRecord(*each) for each in self._collector.sent), failure)
+
+    @property
+    def has_wall_clock(self) -> bool:
+        """Whether wall-clock punctuations are scheduled, which never run by themselves here."""
+        return self._task.next_wall_clock_punctuation is not None
+
+    def tick(self, now: int, position: RecordPosition) -> RecordTrace | None:
+        """Run the wall-clock punctuations as if they were due, and commit; return what happened. None: there are none. Call it once.
+
+        Args:
+            now: what the wall clock shows (ms).
+            position: of the last record before it.
+        """
+        if self._meter is None:
+            self._trace()
+        assert self._meter is not None
+        self._collector.sent.clear()
+        self.now, failure = now, None
+        try:
+            if not self._task.punctuate_wall_clock_at(now):
+                return None
+            self._finish_calls()
+            self._commit()
+        except KStreamsError as error:
+            failure = error
+        return RecordTrace(position, self._meter.take(), tuple(SentRecord(*each) for each in self._collector.sent), failure)
 
     def read_rows_of(self, key: bytes | None) -> None:
         """Read the row of a serialized key in each key-value store, as `run_to` left it: what a first record that failed did not come to.

@@ -23,6 +23,8 @@ from kstreams_repl.system.types import TaskId
 
 MOST_COMMITS = 200
 """How many commits of each task are tried for a record of a topic."""
+TICK_COMMITS = 10
+"""How many commits of each task are tried for what a punctuation by the wall clock has sent."""
 MANY = 1_000
 """From so many offsets of a commit on, only the records of one key are processed again, where that suffices."""
 _REPORT_SECONDS = 2.0
@@ -77,6 +79,8 @@ class Writers:
                 failed = failed or error
                 continue
             found += [step for step in _sending(interval, record) if step.sent.partition == record.position.partition]
+        if not found and (tick := self._of_output_tick(record, {task for _, task, _ in tried}, until_ms)) is not None:
+            return tick
         if len(found) <= before:
             raise failed or InvalidStateStoreError(
                 f"no record is found whose processing sends {record.position}",
@@ -177,6 +181,8 @@ class Writers:
             sent = [(at, each) for at, each in sent if each.key is not None and each.key[:-4] == key[:-4]]
         same = [one for one in sent if one[1].value == record.value]
         exact = [one for one in same if one[1].timestamp == record.timestamp] or same
+        if not exact and (tick := self._at_a_tick(interval, record)) is not None:
+            return tick
         if not exact:
             raise InvalidStateStoreError(
                 f"processed again, the records of {self._replays.history.of(task)[interval.last]} do not write {record.position}",
@@ -184,6 +190,33 @@ class Writers:
                 "deterministic are not kept",
             )
         return Step(interval, *exact[-1])
+
+    def _of_output_tick(self, record: Written, tasks: set[TaskId], until_ms: int | None) -> Step | None:
+        """Return the punctuation by the wall clock that has sent a record: in the first commit after the record's time, or soon after."""
+        for task in sorted(tasks, key=lambda task: task.partition != record.position.partition):
+            commits = self._replays.history.of(task)
+            first = bisect_left(commits, record.timestamp, key=lambda commit: commit.at_ms)
+            for number in range(first, min(first + TICK_COMMITS, len(commits))):
+                if until_ms is not None and commits[number].at_ms > until_ms:
+                    break
+                try:
+                    tick = self._at_a_tick(self._replays.interval(task, number), record)
+                except (InvalidStateStoreError, SessionFileError):
+                    continue
+                if tick is not None:
+                    return tick
+        return None
+
+    def _at_a_tick(self, interval: Interval, record: Written) -> Step | None:
+        """Return the punctuation by the wall clock that sends a record in a commit; None: none does."""
+        if not interval.has_wall_clock:
+            return None
+        for ticked in self._replays.ticks(interval.task, interval.last, record.timestamp):
+            last = len(ticked.traces) - 1
+            sent = [step for step in _sending(ticked, record) if step.at == last]
+            if sent:
+                return sent[-1]
+        return None
 
     def _alone(self, task: TaskId, number: int, record: Written) -> list[Step]:
         """Return the steps of a commit that send a record when only the records of its key are processed, and use no other row; none
