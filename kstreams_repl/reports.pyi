@@ -98,20 +98,20 @@ from kstreams_repl.repl.session.views.past.causes.result import (
 from kstreams_repl.repl.session.views.past.causes.result import (
     Causes as Causes,
 )
-from kstreams_repl.repl.session.views.past.debugger import Debugger as Debugger
-from kstreams_repl.repl.session.views.past.record_trace import (
+from kstreams_repl.repl.session.views.past.debug.debugger import Debugger as Debugger
+from kstreams_repl.repl.session.views.past.replay.record_trace import (
     NodeVisit as NodeVisit,
 )
-from kstreams_repl.repl.session.views.past.record_trace import (
+from kstreams_repl.repl.session.views.past.replay.record_trace import (
     RecordTrace as RecordTrace,
 )
-from kstreams_repl.repl.session.views.past.record_trace import (
+from kstreams_repl.repl.session.views.past.replay.record_trace import (
     SentRecord as SentRecord,
 )
-from kstreams_repl.repl.session.views.past.record_trace import (
+from kstreams_repl.repl.session.views.past.replay.record_trace import (
     StoreAccess as StoreAccess,
 )
-from kstreams_repl.repl.session.views.past.record_trace import (
+from kstreams_repl.repl.session.views.past.replay.record_trace import (
     TracedRecord as TracedRecord,
 )
 from kstreams_repl.repl.session.views.values.sample import (

@@ -27,9 +27,9 @@ from kstreams_repl.host.kafka.admin import Admin
 from kstreams_repl.host.kafka.clients import ClientSettings, make_producer
 from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
 from kstreams_repl.repl.session.cluster_client import ClusterClient
-from kstreams_repl.repl.session.views.past.commit_history import TaskCommit
 from kstreams_repl.repl.session.views.past.past_state import Past as PastStates
-from kstreams_repl.repl.session.views.past.state_builder import FOLDER, KEPT, history_of
+from kstreams_repl.repl.session.views.past.state.commit_history import TaskCommit
+from kstreams_repl.repl.session.views.past.state.state_builder import FOLDER, KEPT, history_of
 from kstreams_repl.repl.session.views.past.store_diff import store_diff
 from kstreams_repl.repl.session.views.stores.store_pages import StorePages
 from kstreams_repl.repl.session.views.stores.store_view import StoreView

@@ -19,8 +19,8 @@ from kstreams_repl.repl.session.application.edits.versions import VersionHistory
 from kstreams_repl.repl.session.cluster_client import ClusterClient
 from kstreams_repl.repl.session.session_file import SessionFiles
 from kstreams_repl.repl.session.source.source_slice import Program
-from kstreams_repl.repl.session.views.past.before_record import debugger_of
 from kstreams_repl.repl.session.views.past.causes.why import why
+from kstreams_repl.repl.session.views.past.debug.opening import debugger_of
 from kstreams_repl.repl.session.views.past.past_state import Past
 from kstreams_repl.repl.session.views.tables.sql_query import run_query
 from kstreams_repl.system.errors import InvalidStateStoreError, SessionFileError

@@ -26,7 +26,7 @@ from kstreams_repl.repl.session.cluster_client import ClusterClient
 from kstreams_repl.repl.session.views.past.causes import writers
 from kstreams_repl.repl.session.views.past.causes.result import Cause
 from kstreams_repl.repl.session.views.past.causes.why import Explainer, why
-from kstreams_repl.repl.session.views.past.state_builder import history_of
+from kstreams_repl.repl.session.views.past.state.state_builder import history_of
 from kstreams_repl.system.errors import CallError, InvalidStateStoreError
 from kstreams_repl.system.types import TaskId, TopicPartition
 

@@ -193,7 +193,7 @@ OWN_FILES = {
             "kstreams_repl/demo/data.py", "kstreams_repl/demo/flights.py", "kstreams_repl/host/instance/state/snapshots.py",
             "kstreams_repl/host/kafka/embedded/jars.py", "kstreams_repl/host/kafka/embedded/registry.py", "kstreams_repl/system/java.py",
             "kstreams_repl/repl/session/application/savepoints/savepoint_writer.py",
-            "kstreams_repl/repl/session/views/past/state_builder.py",
+            "kstreams_repl/repl/session/views/past/state/state_builder.py",
         ),
         "a directory, or a file that a download or another program writes",
     ),

@@ -19,7 +19,7 @@ from kstreams_repl.engine.commit.offset_metadata import decode
 from kstreams_repl.engine.config import EXACTLY_ONCE_V2
 from kstreams_repl.host.instance.state.state_directory import application_directory, state_root
 from kstreams_repl.repl.session.application.application import Application
-from kstreams_repl.repl.session.views.past.state_builder import FOLDER
+from kstreams_repl.repl.session.views.past.state.state_builder import FOLDER
 from workshop.bench.rig import json_output, workloads
 from workshop.bench.rig.probe import await_running
 from workshop.bench.rig.testbed import Testbed, open_testbed, produce, where

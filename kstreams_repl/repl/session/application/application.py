@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from kstreams_repl.host.instance.reports.run_progress import RunProgress
     from kstreams_repl.host.spark.instance_reports import ApplicationReport
     from kstreams_repl.repl.session.views.past.causes.result import Causes
-    from kstreams_repl.repl.session.views.past.debugger import Debugger
+    from kstreams_repl.repl.session.views.past.debug.debugger import Debugger
 
 
 @checked_calls
@@ -693,7 +693,7 @@ class Application:
             >>> debugger = app.debug("orders-0@17")     # doctest: +SKIP
             >>> debugger.step()                         # doctest: +SKIP
         """
-        from kstreams_repl.repl.session.views.past.before_record import debugger_of
+        from kstreams_repl.repl.session.views.past.debug.opening import debugger_of
 
         return debugger_of(self._core, record, calls=calls)
 

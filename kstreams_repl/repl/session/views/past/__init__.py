@@ -1,7 +1,8 @@
 """The past of an application: its stores as of an earlier moment, and what differs since.
 
 In: the commits of its group, its changelogs, snapshots. Out: stores as of a moment, in a directory of their own. Nothing is recorded for it
-while the application runs, but the ends of changelogs in each commit. Read first: `commit_history`, then `past_state`.
+while the application runs, but the ends of changelogs and the version in each commit. Read first: `moments`, then `past_state`; `state` has
+the commits and rebuilds stores, `replay` processes records again, `causes` and `debug` ask about one result and one record.
 """
 
 from __future__ import annotations

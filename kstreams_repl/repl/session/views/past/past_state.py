@@ -13,11 +13,11 @@ from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.host.instance.state.state_directory import task_directory
 from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.views.counts.consumer_lag import topics_of_source
-from kstreams_repl.repl.session.views.past.before_record import before_record, replay
-from kstreams_repl.repl.session.views.past.commit_history import TaskCommit
 from kstreams_repl.repl.session.views.past.moments import moment_of
-from kstreams_repl.repl.session.views.past.ran import RanVersions
-from kstreams_repl.repl.session.views.past.state_builder import StateBuilder, all_on_disk, state_directory
+from kstreams_repl.repl.session.views.past.replay.before_record import before_record, replay
+from kstreams_repl.repl.session.views.past.state.commit_history import TaskCommit
+from kstreams_repl.repl.session.views.past.state.ran_versions import RanVersions
+from kstreams_repl.repl.session.views.past.state.state_builder import StateBuilder, all_on_disk, state_directory
 from kstreams_repl.system.errors import CallError, InvalidStateStoreError
 from kstreams_repl.system.types import RecordPosition, TaskId
 

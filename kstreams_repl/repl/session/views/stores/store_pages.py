@@ -89,7 +89,7 @@ class StorePages:
         Raises:
             InvalidStateStoreError: the application does not commit exactly once.
         """
-        from kstreams_repl.repl.session.views.past.state_builder import commit_times
+        from kstreams_repl.repl.session.views.past.state.state_builder import commit_times
 
         self._times = commit_times(self._application, self._builder) if wanted else None
         self._show(None)

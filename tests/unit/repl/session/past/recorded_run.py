@@ -15,11 +15,11 @@ from kstreams_repl.host.kafka.offset_history import OffsetCommit
 from kstreams_repl.repl.session.views.past.causes.result import Cause, once
 from kstreams_repl.repl.session.views.past.causes.search import CauseSearch
 from kstreams_repl.repl.session.views.past.causes.used_rows import UsedRow
-from kstreams_repl.repl.session.views.past.commit_history import CommitHistory
-from kstreams_repl.repl.session.views.past.ran import Ran
-from kstreams_repl.repl.session.views.past.record_trace import RecordTrace
-from kstreams_repl.repl.session.views.past.replays import Interval, Replays, Written
-from kstreams_repl.repl.session.views.past.replica import TaskReplica
+from kstreams_repl.repl.session.views.past.replay.record_trace import RecordTrace
+from kstreams_repl.repl.session.views.past.replay.replays import Interval, Replays, Written
+from kstreams_repl.repl.session.views.past.replay.replica import TaskReplica
+from kstreams_repl.repl.session.views.past.state.commit_history import CommitHistory
+from kstreams_repl.repl.session.views.past.state.ran_versions import Ran
 from kstreams_repl.system.types import RecordBatch, RecordPosition, TaskId, TopicPartition
 from kstreams_repl.test_driver.driver_tasks import DriverTopics
 from tests.unit.repl.session.past.workloads import Piped, from_the_start

@@ -18,7 +18,7 @@ from kstreams_repl.engine.commit.offset_metadata import OffsetMetadata
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.runtime.task import TaskSpec
 from kstreams_repl.host.instance.initialization.start_offsets import StartOffset
-from kstreams_repl.repl.session.views.past.debugger import Debugger
+from kstreams_repl.repl.session.views.past.debug.debugger import Debugger
 from kstreams_repl.system.types import RecordBatch
 from kstreams_repl.test_driver.driver_tasks import DriverTopics
 from kstreams_repl.types import RecordPosition

@@ -12,10 +12,10 @@ from kstreams_repl.engine.commit.offset_metadata import COMMIT_ID, STREAM_TIME, 
 from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.host.instance.state.changelogs import ChangelogPartition
 from kstreams_repl.host.kafka.offset_history import FORGOTTEN, OffsetCommit
-from kstreams_repl.repl.session.views.past import compaction
-from kstreams_repl.repl.session.views.past.commit_history import CommitHistory, TaskCommit
-from kstreams_repl.repl.session.views.past.compaction import CompactionCheck, refuse_compacted
 from kstreams_repl.repl.session.views.past.moments import Moment, moment_of
+from kstreams_repl.repl.session.views.past.state import compaction
+from kstreams_repl.repl.session.views.past.state.commit_history import CommitHistory, TaskCommit
+from kstreams_repl.repl.session.views.past.state.compaction import CompactionCheck, refuse_compacted
 from kstreams_repl.system.errors import CallError, InvalidStateStoreError
 from kstreams_repl.system.types import RecordBatch, RecordPosition, TaskId, TopicPartition
 

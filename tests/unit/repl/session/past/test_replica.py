@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
-from kstreams_repl.repl.session.views.past.replica import TaskReplica
+from kstreams_repl.repl.session.views.past.replay.replica import TaskReplica
 from kstreams_repl.system.types import RecordBatch, TopicPartition
 from kstreams_repl.test_driver.virtual_calls import MemoryResultLog
 from kstreams_repl.testing import TopologyTestDriver

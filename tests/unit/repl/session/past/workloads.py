@@ -10,7 +10,7 @@ from kstreams_repl.engine.commit.offset_metadata import OffsetMetadata
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.runtime.task import TaskSpec
 from kstreams_repl.host.instance.initialization.start_offsets import StartOffset
-from kstreams_repl.repl.session.views.past.replica import TaskReplica
+from kstreams_repl.repl.session.views.past.replay.replica import TaskReplica
 from kstreams_repl.system.types import RecordBatch, TopicPartition
 from kstreams_repl.test_driver.driver_tasks import DriverTopics
 

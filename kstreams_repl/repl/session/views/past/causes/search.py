@@ -27,9 +27,9 @@ from kstreams_repl.repl.session.views.past.causes.used_rows import (
     rows_read,
 )
 from kstreams_repl.repl.session.views.past.causes.writers import Writers
-from kstreams_repl.repl.session.views.past.ran import Ran
-from kstreams_repl.repl.session.views.past.record_trace import WRITES
-from kstreams_repl.repl.session.views.past.replays import Interval, Replays, Step, Written
+from kstreams_repl.repl.session.views.past.replay.record_trace import WRITES
+from kstreams_repl.repl.session.views.past.replay.replays import Interval, Replays, Step, Written
+from kstreams_repl.repl.session.views.past.state.ran_versions import Ran
 from kstreams_repl.system.errors import InvalidStateStoreError, SessionFileError
 from kstreams_repl.system.types import TaskId, Windowed
 

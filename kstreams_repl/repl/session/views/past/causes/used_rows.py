@@ -19,7 +19,7 @@ from kstreams_repl.engine.stores.kinds.outer_join import side_key
 from kstreams_repl.engine.topology.nodes import Node
 from kstreams_repl.host.instance.state.changelogs import ChangelogPartition
 from kstreams_repl.repl.session.views.past.causes.row_keys import RowKey, row_key
-from kstreams_repl.repl.session.views.past.record_trace import WRITES, NodeVisit, RecordTrace, SentRecord, StoreAccess
+from kstreams_repl.repl.session.views.past.replay.record_trace import WRITES, NodeVisit, RecordTrace, SentRecord, StoreAccess
 from kstreams_repl.system.types import VersionedRecord
 
 _MOST_ROWS = 100

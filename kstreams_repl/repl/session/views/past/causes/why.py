@@ -19,8 +19,8 @@ from kstreams_repl.repl.session.views.past.causes.row_keys import row_key
 from kstreams_repl.repl.session.views.past.causes.search import WINDOWED, CauseSearch
 from kstreams_repl.repl.session.views.past.causes.used_rows import UsedRow
 from kstreams_repl.repl.session.views.past.moments import Moment, moment_of
-from kstreams_repl.repl.session.views.past.ran import Ran
-from kstreams_repl.repl.session.views.past.replays import Interval, Replays
+from kstreams_repl.repl.session.views.past.replay.replays import Interval, Replays
+from kstreams_repl.repl.session.views.past.state.ran_versions import Ran
 from kstreams_repl.system.errors import CallError, InvalidStateStoreError, KStreamsError
 from kstreams_repl.system.types import RecordPosition, TaskId, Windowed
 

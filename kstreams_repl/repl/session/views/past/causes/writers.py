@@ -16,8 +16,8 @@ from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.host.instance.state.changelogs import ChangelogPartition
 from kstreams_repl.repl.session.views.past.causes.row_keys import RowKey, row_key
 from kstreams_repl.repl.session.views.past.causes.used_rows import UsedRow
-from kstreams_repl.repl.session.views.past.ran import Ran
-from kstreams_repl.repl.session.views.past.replays import Interval, Replays, Step, Written
+from kstreams_repl.repl.session.views.past.replay.replays import Interval, Replays, Step, Written
+from kstreams_repl.repl.session.views.past.state.ran_versions import Ran
 from kstreams_repl.system.errors import InvalidStateStoreError, SessionFileError
 from kstreams_repl.system.types import TaskId
 

@@ -21,8 +21,8 @@ from kstreams_repl.engine.topology.partitions import ResolvedTopology
 from kstreams_repl.host.instance.state.changelogs import ChangelogPartition, changelogs_of
 from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.application.starting.deploy_preview import check
-from kstreams_repl.repl.session.views.past.commit_history import TaskCommit
-from kstreams_repl.repl.session.views.past.state_builder import history_of
+from kstreams_repl.repl.session.views.past.state.commit_history import TaskCommit
+from kstreams_repl.repl.session.views.past.state.state_builder import history_of
 from kstreams_repl.system.errors import InvalidStateStoreError, KStreamsError
 from kstreams_repl.system.types import TaskId
 

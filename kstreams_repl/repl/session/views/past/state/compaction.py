@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from kstreams_repl.host.instance.state.changelogs import ChangelogPartition
 from kstreams_repl.host.kafka.clients import ClientSettings
 from kstreams_repl.host.kafka.reading import OffsetRange, read_ranges
-from kstreams_repl.repl.session.views.past.commit_history import TaskCommit
+from kstreams_repl.repl.session.views.past.state.commit_history import TaskCommit
 from kstreams_repl.system.errors import InvalidStateStoreError
 from kstreams_repl.system.types import RecordBatch
 

@@ -22,9 +22,9 @@ from kstreams_repl.pictures.graph.mimebundle import html_of
 from kstreams_repl.pictures.graph.picture import Mark, picture_of
 from kstreams_repl.pictures.table import Table
 from kstreams_repl.pictures.wording import counted
-from kstreams_repl.repl.session.views.past.record_trace import NodeVisit, RecordTrace
-from kstreams_repl.repl.session.views.past.replica import Starts, TaskReplica
-from kstreams_repl.repl.session.views.past.saved_test import Expected, test_text
+from kstreams_repl.repl.session.views.past.debug.saved_test import Expected, test_text
+from kstreams_repl.repl.session.views.past.replay.record_trace import NodeVisit, RecordTrace
+from kstreams_repl.repl.session.views.past.replay.replica import Starts, TaskReplica
 from kstreams_repl.system.errors import CallError, IllegalStateError, KStreamsError, did_you_mean
 from kstreams_repl.system.files import replacing
 from kstreams_repl.system.types import RecordBatch, RecordPosition, TopicPartition

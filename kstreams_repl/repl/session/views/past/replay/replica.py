@@ -32,7 +32,7 @@ from kstreams_repl.engine.stores.engine.environment import Engine, Environment, 
 from kstreams_repl.engine.topology.nodes import Node
 from kstreams_repl.engine.topology.store_builder import StoreKind
 from kstreams_repl.host.instance.initialization.start_offsets import StartOffset, restore_progress
-from kstreams_repl.repl.session.views.past.record_trace import RecordTrace, SentRecord, TraceMeter
+from kstreams_repl.repl.session.views.past.replay.record_trace import RecordTrace, SentRecord, TraceMeter
 from kstreams_repl.system.errors import IllegalStateError, KStreamsError
 from kstreams_repl.system.types import Headers, RecordBatch, RecordPosition, TopicPartition
 from kstreams_repl.test_driver.host import DriverCollector, DriverHost

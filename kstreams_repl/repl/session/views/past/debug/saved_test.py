@@ -12,8 +12,8 @@ from kstreams_repl.engine.runtime.task import TaskSpec
 from kstreams_repl.engine.topology.names import internal_topic
 from kstreams_repl.engine.topology.nodes import SinkNode
 from kstreams_repl.pictures.markup import one_line
-from kstreams_repl.repl.session.views.past.record_trace import RecordTrace
-from kstreams_repl.repl.session.views.past.replica import NotedReads, Starts
+from kstreams_repl.repl.session.views.past.replay.record_trace import RecordTrace
+from kstreams_repl.repl.session.views.past.replay.replica import NotedReads, Starts
 from kstreams_repl.system.errors import CallError, did_you_mean
 from kstreams_repl.system.types import RecordBatch
 

@@ -38,8 +38,8 @@ from kstreams_repl.host.kafka.reading import OffsetRange, read_ranges
 from kstreams_repl.pictures.wording import counted
 from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.application.starting.deploy_preview import check
-from kstreams_repl.repl.session.views.past.commit_history import CommitHistory, TaskCommit
-from kstreams_repl.repl.session.views.past.compaction import CompactionCheck, refuse_compacted
+from kstreams_repl.repl.session.views.past.state.commit_history import CommitHistory, TaskCommit
+from kstreams_repl.repl.session.views.past.state.compaction import CompactionCheck, refuse_compacted
 from kstreams_repl.system.errors import InvalidStateStoreError
 from kstreams_repl.system.types import RecordPosition, TaskId, TopicPartition
 

@@ -18,10 +18,10 @@ from typing import NamedTuple
 from kstreams_repl.engine.partitioning import partition_for_key
 from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
 from kstreams_repl.repl.session.application.core import ApplicationCore
-from kstreams_repl.repl.session.views.past.before_record import after_commit, replica_of
-from kstreams_repl.repl.session.views.past.commit_history import TaskCommit
-from kstreams_repl.repl.session.views.past.ran import Ran, RanVersions
-from kstreams_repl.repl.session.views.past.record_trace import RecordTrace, SentRecord
+from kstreams_repl.repl.session.views.past.replay.before_record import after_commit, replica_of
+from kstreams_repl.repl.session.views.past.replay.record_trace import RecordTrace, SentRecord
+from kstreams_repl.repl.session.views.past.state.commit_history import TaskCommit
+from kstreams_repl.repl.session.views.past.state.ran_versions import Ran, RanVersions
 from kstreams_repl.system.errors import InvalidStateStoreError
 from kstreams_repl.system.types import RecordBatch, RecordPosition, TaskId, TopicPartition
 

@@ -18,19 +18,15 @@ from kstreams_repl.host.instance.state.state_directory import task_directory
 from kstreams_repl.host.instance.state.state_manager import open_lmdb
 from kstreams_repl.host.kafka.reading import OffsetRange, ranges_of, read_ranges
 from kstreams_repl.repl.session.application.core import ApplicationCore
-from kstreams_repl.repl.session.views.past.commit_history import TaskCommit
-from kstreams_repl.repl.session.views.past.debugger import Debugger
-from kstreams_repl.repl.session.views.past.moments import moment_of
-from kstreams_repl.repl.session.views.past.ran import Ran, RanVersions
-from kstreams_repl.repl.session.views.past.recorded_answers import RecordedAnswers, Uncalled, refused
-from kstreams_repl.repl.session.views.past.replica import TaskReplica
-from kstreams_repl.repl.session.views.past.state_builder import state_directory
-from kstreams_repl.system.errors import CallError, InvalidStateStoreError
+from kstreams_repl.repl.session.views.past.replay.recorded_answers import RecordedAnswers, Uncalled, refused
+from kstreams_repl.repl.session.views.past.replay.replica import TaskReplica
+from kstreams_repl.repl.session.views.past.state.commit_history import TaskCommit
+from kstreams_repl.repl.session.views.past.state.ran_versions import Ran, RanVersions
+from kstreams_repl.repl.session.views.past.state.state_builder import state_directory
+from kstreams_repl.system.errors import InvalidStateStoreError
 from kstreams_repl.system.types import RecordBatch, RecordPosition, TaskId, TopicPartition
 
 _BEYOND = 1 << 62
-FURTHER = 1_000
-"""How many offsets of each partition a debugger can run on beyond the commit with its record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,29 +169,6 @@ def replay(versions: RanVersions, inputs: BeforeRecord, record: RecordPosition, 
             hint="the order in which a task took records of several partitions, the wall clock, and functions that are not deterministic "
             f"are not kept; the nearest moments are the commits: {inputs.after}",
         )
-
-
-def debugger_of(app: ApplicationCore, record: str | RecordPosition, *, calls: bool) -> Debugger:
-    """Return a debugger of a record, as `Application.debug`."""
-    position = moment_of(record).record
-    if position is None:
-        raise CallError(f"expected a record, got {record!r}", hint="TOPIC-PARTITION@OFFSET: app.debug('orders-0@17')", argument="record")
-    inputs = before_record(RanVersions(app), position, further=FURTHER, calls=calls)
-    if position.offset not in inputs.records[TopicPartition(position.topic, position.partition)].offsets:
-        raise InvalidStateStoreError(f"there is no record {position}", hint="it may be a transaction's marker, or not be written yet")
-    program = app.history.program(inputs.ran.number)
-    return Debugger(
-        inputs.spec,
-        position,
-        starts=inputs.starts,
-        records=inputs.records,
-        state=inputs.state,
-        global_stores=inputs.global_stores,
-        results=inputs.answers,
-        partitions=cache(app.client.admin.partitions),
-        topology=inputs.ran.app.topology,
-        program=None if program.missing else program.text or None,
-    )
 
 
 def replica_of(inputs: BeforeRecord) -> TaskReplica:
