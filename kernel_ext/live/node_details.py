@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.topology.nodes import Node
+from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.pictures.markup import Markup, element, join
 from kstreams_repl.pictures.table import Table
 from kstreams_repl.pictures.wording import counted
@@ -33,9 +34,25 @@ def rows_behind(app: Application, shape: str) -> Markup:
         if name.startswith(("/", "(")):
             return element("div", f"{name}: the topic is chosen per record")
         real = f"{app.name}-{name}" if name in app.topology.internal_topics else name
-        return _titled("last records" if real == name else f"last records of {real}", app._core.client.read(real, ROWS).table().html())
+        read = app._core.client.read(real, ROWS)
+        shown = with_debug_calls(app.topology, name, read) if app._core.config.exactly_once else read.table()
+        return _titled("last records" if real == name else f"last records of {real}", shown.html())
     stores = (_titled(f"store {store}", _rows_of(app, store)) for store in getattr(app.topology.node(name), "stores", ()))
     return join([_counts(app, name), *stores])
+
+
+def with_debug_calls(topology: Topology, name: str, records: Records) -> Table:
+    """Return the table of records of a topic; where tasks read the topic, each row has the call that debugs it, to copy.
+
+    Args:
+        name: of the topic in the topology.
+    """
+    table = records.table()
+    if not any(name in part.source_topics for part in topology.subtopologies() if not part.global_):
+        return table
+    calls = (f"app.debug('{record.topic}-{record.partition}@{record.offset}')" for record in records)
+    rows = tuple((*row, call) for row, call in zip(table.rows, calls, strict=True))
+    return replace(table, columns=(*table.columns, "debug"), rows=rows)
 
 
 def about(app: Application, node: str) -> Markup:

@@ -683,11 +683,13 @@ class Application:
 
         Args:
             record: ``"TOPIC-PARTITION@OFFSET"`` of an input, or of an internal topic, by its name on the broker.
-            calls: whether functions of asynchronous nodes may be called again, with whatever effects they have.
+            calls: whether functions of asynchronous nodes whose answers are not recorded may be called again, with whatever effects they
+                have.
 
         Raises:
             InvalidStateStoreError: no task reads the record, or what was there before it is not known any more.
-            IllegalStateError: the task has asynchronous nodes, and `calls` is False.
+            SessionFileError: the version of the application that processed the record cannot be loaded.
+            IllegalStateError: the task has asynchronous nodes that are not durable, and `calls` is False.
 
         Example:
             >>> debugger = app.debug("orders-0@17")     # doctest: +SKIP
@@ -721,20 +723,22 @@ class Application:
         application or the broker. Direct causes are the record whose processing wrote the result, and the last updates of the rows of other
         tables and streams that it was joined with; of a result that a window or `suppress` held back, the record that advanced stream
         time and the last update. A repartition topic is followed to its own cause while it still has the record
-        (``repartition.purge.interval.ms``).
+        (``repartition.purge.interval.ms``). What was processed before an edit is processed again by the version of then.
 
         Args:
             what: name of the store, or ``"TOPIC-PARTITION@OFFSET"`` of an output record.
             key: of the row.
             window: of the row: its start, of a session ``(start, end)``; times as for `as_of`.
             all: also name all earlier records of an aggregate, those that it took back included, since its row was last deleted.
-            as_of: the row as it was at an earlier commit or time, as for `Session.sql`; None: as of the last commit.
-            calls: whether functions of asynchronous nodes may be called again, with whatever effects they have.
+            as_of: the row as it was at an earlier commit or time, or just after a record, as for `Session.sql`; None: as of the last commit.
+            calls: whether functions of asynchronous nodes whose answers are not recorded may be called again, with whatever effects they
+                have.
 
         Raises:
             InvalidStateStoreError: there is no such row or record, or what was there before it is not known any more.
-            IllegalStateError: the task has asynchronous nodes, and `calls` is False.
-            CallError: the application does not write the topic, or the row's window is missing.
+            SessionFileError: the version of the application that wrote it cannot be loaded.
+            IllegalStateError: the task has asynchronous nodes, the answers are not recorded, and `calls` is False.
+            CallError: the application does not write the topic, or the row's window is missing, or `as_of` is given for a record.
 
         Example:
             >>> app.why("counts", "UA").df()               # doctest: +SKIP
