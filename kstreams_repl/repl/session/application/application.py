@@ -730,7 +730,7 @@ class Application:
             key: of the row.
             window: of the row: its start, of a session ``(start, end)``; times as for `as_of`.
             all: also name all earlier records of an aggregate, those that it took back included, since its row was last deleted.
-            as_of: the row as it was at an earlier commit or time, or just after a record, as for `Session.sql`; None: as of the last commit.
+            as_of: the row as it was at an earlier commit or time, or just after a record, as for `Session.sql`; None: at the last commit.
             calls: whether functions of asynchronous nodes whose answers are not recorded may be called again, with whatever effects they
                 have.
 
