@@ -71,7 +71,10 @@ def app(admin: Admin, settings: ClientSettings, tmp_path_factory: pytest.TempPat
     while (done := admin.committed_offsets(name, [at], stable=False).get(at)) is None or done.offset < 10:
         threads[0].join(0.02)
         assert threads[0].is_alive()
-    time.sleep(0.2)
+    ticks, deadline = TopicPartition(f"{name}-ticks", 0), time.monotonic() + 60
+    while admin.end_offsets([ticks])[ticks] < 8:  # each in a transaction of its own, with its marker
+        threads[0].join(0.02)
+        assert threads[0].is_alive() and time.monotonic() < deadline
     stop()
     threads[0].join(30)
     made: Any = Application(name, topology, config, ClusterClient(settings))
@@ -97,7 +100,7 @@ def test_a_recorded_answer_is_used_instead_of_another_call(app: Any) -> None:
 
 def test_a_punctuation_by_the_wall_clock_is_a_tick_with_the_rows_that_it_read(app: Any) -> None:
     found = records(app, "ticks")
-    assert len(found) > 5
+    assert len(found) > 2
     for position, value in (found[len(found) // 2], found[-1]):
         tick, *read = why(app, position, all=False, as_of=None, calls=False).causes
         assert tick.role == "tick" and tick.path[-2:] == ("reporting", "to-ticks")

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from kstreams_repl.engine.operators.foreign_key.foreign_key_response_join import ResponseJoin
 from kstreams_repl.engine.operators.foreign_key.foreign_key_subscription_join import SubscriptionJoin
 from kstreams_repl.engine.operators.joins.stream_stream_join import StreamStreamJoin, StreamStreamSelfJoin
 from kstreams_repl.engine.operators.joins.stream_table_join import StreamTableJoin
 from kstreams_repl.engine.operators.joins.table_table_join import TableJoinKind, TableTableJoin
 from kstreams_repl.engine.operators.operator import Operator
 from kstreams_repl.engine.operators.tables.table_suppress import TableSuppress
+from kstreams_repl.engine.serdes.foreign_key import DELETE_KEY_AND_PROPAGATE
 from kstreams_repl.engine.stores.kinds.outer_join import side_key
 from kstreams_repl.engine.topology.nodes import Node
 from kstreams_repl.host.instance.state.changelogs import ChangelogPartition
@@ -137,12 +139,13 @@ def _joined(visit: NodeVisit, child: NodeVisit | None, operator: Any, reads: Seq
         return
     deletes = out.timestamp == (visit.input or out).timestamp and (
         (isinstance(operator, TableTableJoin) and out.value[0] is None)
-        or (isinstance(operator, SubscriptionJoin) and out.value.foreign_value is None and any(each.before for each in reads))
+        or (isinstance(operator, SubscriptionJoin) and visit.input is not None and visit.input.value[1] == DELETE_KEY_AND_PROPAGATE)
+        or (isinstance(operator, ResponseJoin) and out.value is None)
     )
     for each in reads:
-        if isinstance(each.before, list):  # the subscriptions of a foreign key
+        if isinstance(each.before, list):  # the subscriptions of a foreign key: who is told, not what
             pair = _pair(visit, child, each.store)
-            yield from [] if pair is None else [UsedRow(each.store, RowKey(each.before[pair][0]))]
+            yield from [] if pair is None else [UsedRow(each.store, RowKey(each.before[pair][0]), use="exists")]
         elif not each.one_row:  # of a versioned table: the key, and the time of what is joined with it
             key, at_ms = each.key
             if at_ms == out.timestamp:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -23,7 +24,7 @@ from kstreams_repl.repl.session.views.past.replay.replica import TaskReplica
 from kstreams_repl.repl.session.views.past.state.commit_history import TaskCommit
 from kstreams_repl.repl.session.views.past.state.ran_versions import Ran, RanVersions
 from kstreams_repl.repl.session.views.past.state.state_builder import state_directory
-from kstreams_repl.system.errors import InvalidStateStoreError
+from kstreams_repl.system.errors import InvalidStateStoreError, KStreamsError
 from kstreams_repl.system.types import RecordBatch, RecordPosition, TaskId, TopicPartition
 
 _BEYOND = 1 << 62
@@ -149,7 +150,6 @@ def replay(versions: RanVersions, inputs: BeforeRecord, record: RecordPosition, 
     with replica_of(inputs) as replica:
         replica.run_to(record)
         trace = replica.step_record()
-        inputs.refuse_calls()
         if trace is not None and trace.error is not None:
             raise trace.error
         if found := trace is not None and trace.position == record:
@@ -171,19 +171,29 @@ def replay(versions: RanVersions, inputs: BeforeRecord, record: RecordPosition, 
         )
 
 
-def replica_of(inputs: BeforeRecord) -> TaskReplica:
-    """Return a replica of a task, with the records that it has to process."""
-    replica = TaskReplica(
+@contextmanager
+def replica_of(inputs: BeforeRecord) -> Iterator[TaskReplica]:
+    """Return a replica of a task, with the records that it has to process.
+
+    Raises:
+        IllegalStateError: at its end, if a function would have had to be called that may not be.
+    """
+    with TaskReplica(
         inputs.spec,
         starts=inputs.starts,
         state=inputs.state,
         global_stores=inputs.global_stores,
         results=inputs.answers,
         partitions=cache(inputs.ran.app.client.admin.partitions),
-    )
-    for partition, batch in inputs.records.items():
-        replica.feed(partition, batch)
-    return replica
+    ) as replica:
+        for partition, batch in inputs.records.items():
+            replica.feed(partition, batch)
+        try:
+            yield replica
+        except KStreamsError:
+            inputs.refuse_calls()
+            raise
+        inputs.refuse_calls()
 
 
 def _topics(inputs: BeforeRecord) -> dict[str, str]:

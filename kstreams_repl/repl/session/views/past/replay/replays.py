@@ -170,7 +170,6 @@ class Replays:
                 if trace.error is not None:
                     break
             has_wall_clock = replica.has_wall_clock
-        inputs.refuse_calls()
         return Interval(inputs.ran, task, first, last, traces, records, has_wall_clock)
 
     def ticks(self, task: TaskId, number: int, now: int) -> Iterator[Interval]:
