@@ -201,10 +201,10 @@ COLUMNS = {
 }
 
 
-def found(past: Past, as_of: object) -> dict[str, set[tuple[Any, ...]]]:
+def found(past: Past, as_of: object, stores: tuple[str, ...] = STORES) -> dict[str, set[tuple[Any, ...]]]:
     states = PastStates(as_of)
     return {
-        store: set(past.sql(f"SELECT {COLUMNS.get(store, 'key, value, partition')} FROM {store}", states).fetchall()) for store in STORES
+        store: set(past.sql(f"SELECT {COLUMNS.get(store, 'key, value, partition')} FROM {store}", states).fetchall()) for store in stores
     }
 
 
@@ -283,7 +283,7 @@ def test_rows_that_differ_between_two_moments(past: Past) -> None:
     for store in ("latest", "windows"):
         builder = past.application.topology.store(store)
         difference = store_diff(past.application, builder, f"commit {before}", f"commit {after}").fetchall()
-        old, new = found(past, f"commit {before}")[store], found(past, f"commit {after}")[store]
+        old, new = (found(past, f"commit {number}", (store,))[store] for number in (before, after))
         changes = Counter(row[0] for row in difference)
         assert changes["added"] == len(names_of(new) - names_of(old))
         assert changes["gone"] == len(names_of(old) - names_of(new))
@@ -295,9 +295,10 @@ def test_a_store_is_queried_as_of_a_moment(past: Past) -> None:
     number = commits[TaskId(0, 0)][3].commit_id
     app = PastStates(f"commit {number}").reader(past.application, past.application.topology.store("counts"))
     view = StoreView(app, app.topology.store("counts"))
-    for key, value, _ in found(past, f"commit {number}")["counts"]:
+    rows = found(past, f"commit {number}", ("counts",))["counts"]
+    assert len(view.df()) == len(rows)
+    for key, value, _ in rows:
         assert view.get(key) == value
-    assert len(view.df()) == len(found(past, f"commit {number}")["counts"])
 
 
 def test_the_panel_s_pages_are_those_of_the_commit_that_is_chosen(past: Past) -> None:
@@ -311,7 +312,7 @@ def test_the_panel_s_pages_are_those_of_the_commit_that_is_chosen(past: Past) ->
         pages.choose(index)
         table, now = pages.read()
         at = int(datetime.fromisoformat(now["earlier"]["text"][6:-4] + "+00:00").timestamp() * 1000)  # type: ignore[index]
-        assert {row[:2] for row in table.rows} == {row[:2] for row in found(past, at)["counts"]}
+        assert {row[:2] for row in table.rows} == {row[:2] for row in found(past, at, ("counts",))["counts"]}
     pages.choose(controls["last"])
     assert {row[:2] for row in pages.read()[0].rows} == {row[:2] for row in past.sql("SELECT key, value FROM counts").fetchall()}
     pages.earlier(False)
