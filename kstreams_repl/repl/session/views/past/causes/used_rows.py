@@ -139,7 +139,11 @@ def _joined(visit: NodeVisit, child: NodeVisit | None, operator: Any, reads: Seq
         return
     deletes = out.timestamp == (visit.input or out).timestamp and (
         (isinstance(operator, TableTableJoin) and out.value[0] is None)
-        or (isinstance(operator, SubscriptionJoin) and visit.input is not None and visit.input.value[1] == DELETE_KEY_AND_PROPAGATE)
+        or (
+            isinstance(operator, SubscriptionJoin)
+            and visit.input is not None
+            and visit.input.value[1] == DELETE_KEY_AND_PROPAGATE
+        )
         or (isinstance(operator, ResponseJoin) and out.value is None)
     )
     for each in reads:

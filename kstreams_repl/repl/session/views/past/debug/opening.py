@@ -20,10 +20,14 @@ def debugger_of(app: ApplicationCore, record: str | RecordPosition, *, calls: bo
     """Return a debugger of a record, as `Application.debug`."""
     position = moment_of(record).record
     if position is None:
-        raise CallError(f"expected a record, got {record!r}", hint="TOPIC-PARTITION@OFFSET: app.debug('orders-0@17')", argument="record")
+        raise CallError(
+            f"expected a record, got {record!r}", hint="TOPIC-PARTITION@OFFSET: app.debug('orders-0@17')", argument="record"
+        )
     inputs = before_record(RanVersions(app), position, further=FURTHER, calls=calls)
     if position.offset not in inputs.records[TopicPartition(position.topic, position.partition)].offsets:
-        raise InvalidStateStoreError(f"there is no record {position}", hint="it may be a transaction's marker, or not be written yet")
+        raise InvalidStateStoreError(
+            f"there is no record {position}", hint="it may be a transaction's marker, or not be written yet"
+        )
     program = app.history.program(inputs.ran.number)
     return Debugger(
         inputs.spec,
