@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, TypeVar
 from kstreams_repl.engine.operators.loop_lines import Inline, LoopLines, Roles, entry_lines, loop_lines
 from kstreams_repl.engine.operators.operator import NodeContext, Process
 from kstreams_repl.system.errors import DeployError
+from kstreams_repl.system.syntax import parse
 
 if TYPE_CHECKING:
     from kstreams_repl.engine.serdes import Serde
@@ -163,7 +164,7 @@ _GENERATED: dict[_Shape, _Generated] = {}
 def _generate(shape: _Shape, work: Process, names: Mapping[str, object]) -> _Generated:
     """Generate the entry's code and the loop lines."""
     function = definition(work)
-    guard = ast.parse(_GUARDS[shape.null]).body
+    guard = parse(_GUARDS[shape.null]).body
     for part in guard:
         for inner in ast.walk(part):
             ast.copy_location(inner, function)
@@ -192,7 +193,7 @@ def _functions(module: str) -> dict[tuple[str, int], ast.FunctionDef]:
     """Return the functions of a module by name and first line."""
     loaded = sys.modules[module]
     text = "".join(linecache.getlines(str(loaded.__file__), loaded.__dict__))
-    nodes = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef))
+    nodes = (node for node in ast.walk(parse(text)) if isinstance(node, ast.FunctionDef))
     return {(node.name, min([node.lineno, *(other.lineno for other in node.decorator_list)])): node for node in nodes}
 
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kstreams_repl.engine.operators.operator import Process
+from kstreams_repl.system.syntax import parse
 
 if TYPE_CHECKING:
     from kstreams_repl.engine.serdes import Serde
@@ -141,7 +142,7 @@ def loop_lines(body: list[ast.stmt], free: frozenset[str], roles: Roles, slots: 
     renamed = ast.Module([work.renamed(line) for line in lines], [])
     text = ast.unparse(ast.fix_missing_locations(renamed))
     before, after = (slots.before, slots.after) if slots is not None and work.rewrites else ((), ())
-    own = {inner.id for inner in ast.walk(ast.parse("\n".join([text, *before, *after]))) if isinstance(inner, ast.Name)}
+    own = {inner.id for inner in ast.walk(parse("\n".join([text, *before, *after]))) if isinstance(inner, ast.Name)}
     names = frozenset(name.removeprefix(OWN) for name in own if name.startswith(OWN)) - {"locate"}
     return LoopLines(
         tuple(text.splitlines()),
@@ -269,7 +270,7 @@ class _Work:
         self.rewrites = True
         slot, new, at = (_name(part) for part in statement.value.args)
         assert slot == "slot", "kernels call a slot `slot`"
-        return self.located(ast.parse(self._slots.body.replace("NEW", new).replace("AT", at)).body)
+        return self.located(parse(self._slots.body.replace("NEW", new).replace("AT", at)).body)
 
     def renamed(self, statement: ast.stmt) -> ast.stmt:
         """Return the statement with the node's own names, and with other names for variables that the loop has too."""

@@ -24,6 +24,7 @@ from kstreams_repl.engine.topology.differences.fingerprint import is_users
 from kstreams_repl.repl.session.source.scopes import FUNCTIONS, names_of
 from kstreams_repl.system import errors, secrets
 from kstreams_repl.system import types as system_types
+from kstreams_repl.system.syntax import parse
 
 _BUILDING = tuple(
     f"{package.__name__}."
@@ -43,6 +44,7 @@ _BUILTINS = frozenset(
     "abs all any bin callable chr divmod enumerate filter format getattr hasattr hash hex id isinstance issubclass iter len map max min"
     " next oct ord pow print range repr reversed round sorted sum super type vars zip".split()
 )
+
 _PATHS = frozenset("joinpath with_name with_suffix with_stem as_posix relative_to is_absolute is_relative_to match".split())
 _RUN_AT_CALLS = ("__init__", "__new__", "__post_init__")
 
@@ -311,7 +313,7 @@ def _known_methods() -> frozenset[str]:
 def _definition(function: types.FunctionType) -> Definition | None:
     """Return the definition of a function, from its text; None if that is not known or it is a lambda among others."""
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+        tree = parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, TypeError, SyntaxError, IndentationError):
         return None
     found = [item for item in ast.walk(tree) if isinstance(item, (*FUNCTIONS, ast.Lambda))]

@@ -20,6 +20,7 @@ from typing import Any
 from kstreams_repl.engine.topology.differences.fingerprint import content_of, fields_of
 from kstreams_repl.engine.topology.graph import TopologyGraph
 from kstreams_repl.pictures.diff_text import DiffText
+from kstreams_repl.system.syntax import parse
 
 _OURS = ("kstreams_repl", "kernel_ext")
 _DEPTH = 5
@@ -108,7 +109,7 @@ def _text_of_class(kind: type) -> str:
     codes = [code for member in vars(kind).values() if (code := getattr(inspect.unwrap(member), "__code__", None)) is not None]
     for code in codes:
         text = "".join(linecache.getlines(code.co_filename))
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.walk(parse(text)):
             if not isinstance(node, ast.ClassDef) or node.name != kind.__name__:
                 continue
             if node.lineno <= code.co_firstlineno <= (node.end_lineno or 0):

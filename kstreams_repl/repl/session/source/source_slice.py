@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kstreams_repl.engine.topology.description.source_location import no_cell
 from kstreams_repl.engine.topology.topology import Topology
@@ -34,6 +34,7 @@ from kstreams_repl.repl.session.source.cell_history import CellText
 from kstreams_repl.repl.session.source.cell_history import history as history
 from kstreams_repl.repl.session.source.error_source import location_name
 from kstreams_repl.repl.session.source.scopes import FUNCTIONS, Names, called_on, globals_of, names_of, shares_lines
+from kstreams_repl.system.syntax import parse
 
 RESULT = "__topology__"
 BUILDERS = "__builders__"
@@ -42,6 +43,7 @@ _CALLS = frozenset({"deploy", "edit", "attach"})
 _SKIPPED = frozenset(
     "kstreams_repl kernel_ext IPython ipykernel ipywidgets anywidget traitlets decorator threading asyncio tornado concurrent runpy".split()
 )
+
 _PLAIN = (str, int, float, bool, bytes, types.NoneType)
 
 _expression: contextvars.ContextVar[str | None] = contextvars.ContextVar("deployed expression", default=None)
@@ -167,7 +169,7 @@ class _Slice:
         self._constants: dict[str, str] = {}
         self._missing: dict[str, None] = {}
         definitions = self._definitions()
-        builders = frozenset({BUILDERS}.union(*(names_of(_tree(s.before)).binds for s in self._statements if s.before)))
+        builders = frozenset({BUILDERS}.union(*(names_of(parse(s.before)).binds for s in self._statements if s.before)))
         self._building = Building(namespace, definitions, builders)
         for statement in self._statements:  # a call of a function defines what that declares global
             called = {item.func.id for item in ast.walk(statement.node) if isinstance(item, ast.Call) and isinstance(item.func, ast.Name)}
@@ -188,7 +190,7 @@ class _Slice:
         return definitions
 
     def program(self, topology: Topology, thing: object, expression: str) -> Program:
-        deployed = _tree(expression, "eval")
+        deployed = parse(expression, "eval")
         needed = list(names_of(deployed).reads)
         if (effect := self._building.refusal(deployed)) is not None:
             self._missing[f"what was deployed ({effect})"] = None
@@ -200,7 +202,7 @@ class _Slice:
                     continue
                 if statement.built is not None:
                     statement.text, statement.uses = statement.built
-                    statement.node, statement.defines = ast.Module(_tree(statement.text).body, []), frozenset()  # type: ignore[assignment]
+                    statement.node, statement.defines = ast.Module(parse(statement.text).body, []), frozenset()  # type: ignore[assignment]
                 if (effect := self._effect(statement)) is None:
                     needed += self._take(statement)
                 elif self._building.builds(statement.node):
@@ -326,23 +328,16 @@ class _Slice:
             self._missing[name] = None
 
 
-def _tree(text: str, mode: str = "exec") -> Any:
-    try:
-        return ast.parse(text, mode=mode)
-    except SystemError as lost:  # CPython 3.11 raises this for an interrupt while it builds the tree
-        raise KeyboardInterrupt from lost
-
-
 def _used(names: Names, before: str) -> frozenset[str]:
     if not before:
         return names.reads
-    first = names_of(_tree(before).body[0])
+    first = names_of(parse(before).body[0])
     return (names.reads - first.binds) | first.reads
 
 
 def _parsed(number: int, text: CellText) -> Iterator[_Statement]:
     try:
-        tree = _tree(text.text)
+        tree = parse(text.text)
     except SyntaxError:  # a cell that did not run
         return
     future = any(isinstance(node, ast.ImportFrom) and node.module == "__future__" for node in tree.body)
@@ -481,7 +476,7 @@ def _deployed(frame: types.FrameType | None) -> str | None:
         return None
     text = "".join(linecache.getlines(frame.f_code.co_filename))
     try:
-        tree = _tree(text)
+        tree = parse(text)
     except SyntaxError:
         return None
     calls = [call for call in _deploying(tree) if call.lineno <= frame.f_lineno <= (call.end_lineno or call.lineno)]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import linecache
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,7 @@ import kstreams_repl as ks
 from kstreams_repl.engine.topology.differences.diff import diff
 from kstreams_repl.repl.session.application.edits.topology_resolution import topology_of
 from kstreams_repl.repl.session.source import source_slice as program_module
-from kstreams_repl.repl.session.source.cell_history import CellHistory, CellText
+from kstreams_repl.repl.session.source.cell_history import CellHistory
 from kstreams_repl.repl.session.source.source_slice import Program, deployed_as, program_of
 from tests.unit.kernel_ext.test_extension import new_shell, run
 
@@ -210,26 +208,6 @@ def test_statements_that_share_the_line_of_the_call_are_taken_and_each_call_has_
     assert "False" in same(shell.user_ns["session"]).text
     text = same(shell.user_ns["other"]).text
     assert "'two'" in text and "later" not in text and text.endswith("= two\n")
-
-
-@pytest.mark.parametrize(
-    "reading",
-    [
-        lambda: list(program_module._parsed(0, CellText("cell", "x = 1"))),
-        lambda: program_module._deployed(sys._getframe()),
-        lambda: program_module._used(ast.Pass(), "x = 1"),
-    ],
-    ids=["a cell", "the call of deploy", "what stands before a cell"],
-)
-def test_an_interrupt_that_comes_while_a_text_is_parsed_stays_one(monkeypatch: pytest.MonkeyPatch, reading: Callable[[], Any]) -> None:
-    """CPython 3.11 turns one that comes while it builds the tree into a SystemError (seen in R16)."""
-
-    def lost(text: str, mode: str = "exec") -> None:
-        raise SystemError("AST constructor recursion depth mismatch (before=147, after=165)")
-
-    monkeypatch.setattr(program_module.ast, "parse", lost)
-    with pytest.raises(KeyboardInterrupt):
-        reading()
 
 
 def test_what_is_changed_in_place_is_taken(tmp_path: Path) -> None:
