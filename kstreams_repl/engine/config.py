@@ -24,6 +24,8 @@ from kstreams_repl.system.types import RecordPosition
 AT_LEAST_ONCE = "at_least_once"
 EXACTLY_ONCE_V2 = "exactly_once_v2"
 SNAPSHOT_DIR = "repl.snapshot.dir"
+SNAPSHOT_REQUIRED = "repl.snapshot.required"
+FOLLOWED = "repl.follow"
 SKIPPED_RECORDS = "repl.skip.records"
 _BOUNDED_COMMIT_MS = 2000
 """Default of commit.interval.ms in a bounded run: its results are read after its end, and fewer commits write fewer results that are
@@ -343,6 +345,12 @@ KEYS: dict[str, Key] = {
     SNAPSHOT_DIR: Key(_optional_text, None, "Snapshot directory of stores: a path or an fsspec URL; None: no snapshots."),
     "repl.snapshot.interval.ms": Key(_at_least(100), 300_000, "Interval between snapshots of a task."),
     "repl.snapshot.retention": Key(_at_least(1), 2, "Number of snapshots of a task to keep."),
+    SNAPSHOT_REQUIRED: Key(
+        _boolean, False, "Stores began with a snapshot, as those of a fork: without one that fits they are not restored. Set by the session."
+    ),
+    FOLLOWED: Key(
+        _optional_text, None, "Application whose committed offsets bound the input, as those of its parent bound a fork's; None: none."
+    ),
     "repl.outer.join.emit.interval.ms": Key(
         _at_least(0), 1000, "Interval (wall clock) at which left and outer stream-stream joins emit results that are due."
     ),

@@ -83,6 +83,22 @@ class TopologyGraph:
         changed._stores = {name: change(store) for name, store in self._stores.items()}
         return changed
 
+    def with_nodes(self, change: Callable[[Node], Node], topics: Mapping[str, str] = MappingProxyType({})) -> Self:
+        """Return a copy in which nodes are changed. Their names, and which of them forward to which, stay.
+
+        Args:
+            change: takes a node and returns the one in its place.
+            topics: names of source topics that are a store's changelog, with the names in their place.
+
+        Example:
+            >>> import kstreams_repl as ks
+            >>> topology = ks.Topology().add_source("in", "words").with_nodes(lambda node: node)
+        """
+        changed = copy.copy(self)
+        changed._nodes = {name: change(node) for name, node in self._nodes.items()}
+        changed._source_of_store = {store: topics.get(topic, topic) for store, topic in self._source_of_store.items()}
+        return changed
+
     @property
     def internal_topics(self) -> Mapping[str, int | None]:
         """Return the topics that the application creates, and their numbers of partitions where fixed.

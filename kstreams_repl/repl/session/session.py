@@ -8,6 +8,7 @@ detached drivers end through their supervisor and the driver's pipe.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -18,10 +19,12 @@ from kstreams_repl.pictures.table import Table
 from kstreams_repl.repl.session.application.application import Application, handle_on
 from kstreams_repl.repl.session.application.batch.batch_run import run_batch
 from kstreams_repl.repl.session.application.detached.mailbox import mailboxes
+from kstreams_repl.repl.session.application.forks.dropping import drop_orphans, drop_own
+from kstreams_repl.repl.session.application.forks.fork import Forks, forks_of
 from kstreams_repl.repl.session.application.life.registry import ApplicationRegistry
 from kstreams_repl.repl.session.application.savepoints.savepoints import savepoints_table
 from kstreams_repl.repl.session.application.starting.attach import attach
-from kstreams_repl.repl.session.application.starting.deploy import deploy, preview
+from kstreams_repl.repl.session.application.starting.deploy import at_savepoint, deploy, preview
 from kstreams_repl.repl.session.applications import Applications
 from kstreams_repl.repl.session.cleanup import Cleanup, cleanup_of
 from kstreams_repl.repl.session.cluster_client import ClusterClient
@@ -165,6 +168,17 @@ class Session(TopicAccess):
         attached = {name: handle_on(app) for name, app in self._applications.items()}
         return Applications(attached, None if self.closed or self.directory.temporary else self.client.state_root)
 
+    @property
+    def forks(self) -> Forks:
+        """The forks of this session's applications by id, ``<application>.<fork>``. Those whose process is gone are dropped.
+
+        Example:
+            >>> session.forks
+            Forks()
+        """
+        drop_orphans(self.client, self._applications)
+        return forks_of(self.client, self._applications, handle_on)
+
     def deploy(
         self,
         topology: object,
@@ -224,7 +238,7 @@ class Session(TopicAccess):
             start,
             detached=detached,
             create_topics=create_topics,
-            from_savepoint=from_savepoint,
+            beginning=None if from_savepoint is None else at_savepoint(self.client, self._applications, from_savepoint, name),
             share_outputs=share_outputs,
             take_over=take_over,
         )
@@ -450,7 +464,11 @@ class Session(TopicAccess):
         broker = self.client.broker
         broker_ended = broker is not None and broker.has_ended
         running = [app for app in self._applications.values() if not app.detached and app.status not in ("created", "stopped")]
-        steps: list[Callable[[], object]] = [app.abandon if broker_ended else app.stop for app in running]
+        steps: list[Callable[[], object]] = []
+        if not broker_ended and not (broker is not None and self.directory.temporary):  # else they are gone with the broker
+            steps.append(partial(drop_own, self.client, self._applications))
+            running = [app for app in running if app.forked is None]
+        steps += [app.abandon if broker_ended else app.stop for app in running]
         steps += [] if broker_ended else [app.counts_reader.settle for app in self._applications.values() if app.status != "created"]
         spark_steps = self.client.spark.closing_steps()
         steps += spark_steps if broker is None else [meanwhile(spark_steps, broker.stop)]

@@ -16,7 +16,7 @@ import struct
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -372,22 +372,29 @@ class LmdbEnvironment(Hooks):
         self._engines.clear()
         self._memory.clear()
 
+    def begin_anew(self, drop: Collection[str]) -> None:
+        """Forget all positions, and the rows of some stores: another task is to begin with the
+        others.
+
+        Args:
+            drop: names of engines.
+        """
+        self._engines.clear()
+        with self._writing("clearing") as transaction:
+            for name in drop:
+                database = self._env.open_db((ENGINE_PREFIX + name).encode(), txn=transaction, create=False)
+                transaction.drop(database)
+                transaction.delete(b"e:" + name.encode(), db=self._meta)
+            for name in self._positions:
+                transaction.delete(b"p:" + name.encode(), db=self._meta)
+        self._seal.forget()
+        self._positions = {}
+
     def copy_to(self, path: str) -> None:
         """Write a compacted copy of the last commit into an empty directory, without an owner and cleanly closed. Another thread may
         keep committing to this environment during the copy.
         """
-        os.makedirs(path, mode=0o700, exist_ok=True)
-        try:
-            self._env.copy(path, compact=True)
-            with _open_map(path, os.path.getsize(os.path.join(path, "data.mdb")) + _SMALLEST_MAP_BYTES) as copy:
-                meta = open_database(copy, META)
-                with copy.begin(write=True, db=meta) as transaction:
-                    transaction.delete(b"owner")
-                    if transaction.get(b"format") is not None:
-                        transaction.put(b"clean", b"1")
-                copy.sync(True)
-        except lmdb.Error as error:
-            raise storage_error(error, path, "copying to") from error
+        copy_environment(self._env, path)
 
     @property
     def pages(self) -> int:
@@ -456,6 +463,24 @@ class LmdbEnvironment(Hooks):
     def failed(self) -> StateStoreError | None:
         """The failure after which the environment must be reopened, or None."""
         return self._failure
+
+
+def copy_environment(env: lmdb.Environment, path: str) -> None:
+    """Write a compacted copy of an environment's last commit into a directory, without an owner and cleanly closed. The environment may be
+    one that another process writes to.
+    """
+    os.makedirs(path, mode=0o700, exist_ok=True)
+    try:
+        env.copy(path, compact=True)
+        with _open_map(path, os.path.getsize(os.path.join(path, "data.mdb")) + _SMALLEST_MAP_BYTES) as copy:
+            meta = open_database(copy, META)
+            with copy.begin(write=True, db=meta) as transaction:
+                transaction.delete(b"owner")
+                if transaction.get(b"format") is not None:
+                    transaction.put(b"clean", b"1")
+            copy.sync(True)
+    except lmdb.Error as error:
+        raise storage_error(error, path, "copying to") from error
 
 
 def open_database(env: lmdb.Environment, name: bytes, *, create: bool = True) -> lmdb._Database:

@@ -17,7 +17,7 @@ import lmdb
 
 from kstreams_repl.engine.stores.engine.environment import Row
 from kstreams_repl.engine.stores.engine.failures import storage_error
-from kstreams_repl.engine.stores.engine.lmdb import _OPEN, ENGINE_PREFIX, META, open_database
+from kstreams_repl.engine.stores.engine.lmdb import _OPEN, ENGINE_PREFIX, META, copy_environment, open_database
 from kstreams_repl.engine.stores.engine.lmdb_engine import LmdbTree
 from kstreams_repl.engine.stores.engine.long_keys import BUCKET_SIZE
 from kstreams_repl.engine.stores.engine.read_only import open_read_only
@@ -69,6 +69,10 @@ class LmdbSnapshot:
         prefix = ENGINE_PREFIX.encode()
         with self._begin() as transaction:
             return [key[len(prefix) :].decode() for key, _ in transaction.cursor() if key.startswith(prefix)]
+
+    def copy_to(self, path: str) -> None:
+        """Write a compacted copy of the last commit into a directory, as `LmdbEnvironment.copy_to`."""
+        copy_environment(self._env, path)
 
     def tree(self, name: str) -> LmdbTree:
         """Return the engine with this name.

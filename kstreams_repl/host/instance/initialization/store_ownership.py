@@ -11,13 +11,14 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 
+from kstreams_repl.engine.config import SNAPSHOT_REQUIRED
 from kstreams_repl.engine.runtime.task import TaskSpec
 from kstreams_repl.engine.stores.engine.environment import Environment
 from kstreams_repl.engine.stores.layers.row_format import keep_row_format
 from kstreams_repl.host.instance.instance import Instance, wall_clock
 from kstreams_repl.host.instance.state.changelogs import ChangelogBounds, ChangelogPartition, changelogs_of
 from kstreams_repl.host.instance.state.environment_attributes import input_topic_ids, is_empty, remember_inputs, remember_topics
-from kstreams_repl.host.instance.state.snapshot_directory import snapshot_directory
+from kstreams_repl.host.instance.state.snapshot_directory import shown_address, snapshot_directory
 from kstreams_repl.host.instance.state.snapshots import fetch_snapshot, why_refused
 from kstreams_repl.host.instance.state.state_directory import task_directory
 from kstreams_repl.host.instance.state.state_manager import (
@@ -27,7 +28,7 @@ from kstreams_repl.host.instance.state.state_manager import (
     open_environment,
     why_not_trusted,
 )
-from kstreams_repl.system.errors import SnapshotError
+from kstreams_repl.system.errors import SnapshotError, TaskCorruptedError
 
 _LOG = logging.getLogger("kstreams_repl.host.instance")
 
@@ -86,10 +87,15 @@ def _from_snapshot(
     token: str,
     in_force: InForce,
 ) -> Environment:
-    """Return the environment from the newest snapshot that fits the changelogs, or the empty one if there is none."""
+    """Return the environment from the newest snapshot that fits the changelogs, or the empty one if there is none.
+
+    Raises:
+        TaskCorruptedError: there is none, and the changelogs lack what the stores began with (``repl.snapshot.required``).
+    """
     plan, task = instance.plan, str(spec.task_id)
-    uri = plan.config["repl.snapshot.dir"]
-    if uri is None or empty.path is None or not any(bounds.ends[log.partition] > bounds.firsts[log.partition] for log in logs):
+    uri, required = plan.config["repl.snapshot.dir"], plan.config[SNAPSHOT_REQUIRED] and bool(logs)
+    written = any(bounds.ends[log.partition] > bounds.firsts[log.partition] for log in logs)
+    if uri is None or empty.path is None or not (written or required):
         return empty
     path = Path(empty.path)
     now_ms = wall_clock()
@@ -109,6 +115,13 @@ def _from_snapshot(
         manifest = None
     if manifest is not None:
         instance.take_over.from_snapshots[task] = manifest.commit_id
+    elif required:
+        raise TaskCorruptedError(
+            f"the stores of task {task} began with a snapshot, and {shown_address(uri)} has none that fits their changelogs",
+            hint="make the fork again: fork.drop(), then app.fork(…)",
+            task=task,
+            path=shown_address(uri),
+        )
     return open_environment(path, spec, token)
 
 

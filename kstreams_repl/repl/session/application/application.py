@@ -6,9 +6,9 @@ What the session keeps of it and does with it is in one object, `ApplicationCore
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from kstreams_repl.engine.call_checks import checked_calls
 from kstreams_repl.engine.config import StreamsConfig
@@ -67,6 +67,8 @@ from kstreams_repl.system.types import RecordPosition, StreamPartitioner
 if TYPE_CHECKING:
     from kstreams_repl.host.instance.reports.run_progress import RunProgress
     from kstreams_repl.host.spark.instance_reports import ApplicationReport
+    from kstreams_repl.repl.session.application.forks.fork import Fork
+    from kstreams_repl.repl.session.application.forks.fork_plan import ForkPlan
     from kstreams_repl.repl.session.views.past.causes.result import Causes
     from kstreams_repl.repl.session.views.past.debug.debugger import Debugger
 
@@ -326,6 +328,71 @@ class Application:
         applied = apply(app, plan)
         app.rolled_back, app.definition = code, follow_rollback(app, builder) or app.definition
         return applied
+
+    @overload
+    def fork(
+        self,
+        name: str,
+        topology: object = None,
+        *,
+        dry_run: Literal[False] = False,
+        allow: Collection[str] = (),
+        config: Mapping[str, object] | None = None,
+    ) -> Fork: ...
+
+    @overload
+    def fork(
+        self,
+        name: str,
+        topology: object = None,
+        *,
+        dry_run: Literal[True],
+        allow: Collection[str] = (),
+        config: Mapping[str, object] | None = None,
+    ) -> ForkPlan: ...
+
+    def fork(
+        self,
+        name: str,
+        topology: object = None,
+        *,
+        dry_run: bool = False,
+        allow: Collection[str] = (),
+        config: Mapping[str, object] | None = None,
+    ) -> Fork | ForkPlan:
+        """Run a changed topology beside this application: on the same input, from a copy of its state as of its last commit.
+
+        The fork is an application of its own, ``<application>.<fork>``. It writes topics of its own (``<application>.<fork>-<topic>``), and
+        functions of `peek`, `foreach` and `print`, tables of files, and sinks that choose their topic are left out. This application goes
+        on; it is paused for a moment only if its topology has topics between its tasks (repartition topics). Changes that an edit
+        refuses are allowed: a store whose rows could not be read begins empty.
+
+        Args:
+            name: name of the fork.
+            topology: as for `edit`; None: the one that runs.
+            dry_run: only return the plan.
+            allow: nodes whose effects are not left out.
+            config: settings of the fork that differ from this application's; by default it has one instance.
+
+        Raises:
+            TopologyError: an asynchronous node without durable results is not in `allow`, or a source's pattern covers the fork's topics.
+            InvalidStateStoreError: this application does not commit exactly once, or what its stores have is not known.
+            DeployError: there is a fork of that name.
+
+        Example:
+            >>> fork = app.fork("cheaper", builder)     # doctest: +SKIP
+            >>> fork.outputs                            # doctest: +SKIP
+            {'counted': 'word-count.cheaper-counted'}
+        """
+        from kstreams_repl.repl.session.application.forks.fork import Fork, begin_fork
+        from kstreams_repl.repl.session.application.forks.fork_plan import plan_fork
+
+        app = self._core
+        plan = plan_fork(app, name, topology, allow=allow, config=config)
+        if dry_run:
+            return plan
+        record, core = begin_fork(app, plan)
+        return Fork(app.client, app.registry, record, handle_on(core), plan)
 
     def export(self, folder: str | os.PathLike[str], *, records: int = 200) -> Path:
         """Write a small Python package: ``app.py`` (the topology; ``python app.py`` deploys it) and a test made from a recording.

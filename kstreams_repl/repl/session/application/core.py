@@ -58,6 +58,7 @@ class ApplicationCore:
         running_code: code of its nodes as last sent to the workers: `Application.edit` compares with it.
         handle: the user's `Application`.
         as_of: the moment whose state a copy reads (`views.past`); empty: this is the application.
+        forked: what it changes, if it is a fork (`forks.fork_plan.ForkPlan`); else None.
         until_ms: of such a copy, the time (ms) up to which topics are read that no commit says more about.
     """
 
@@ -80,6 +81,7 @@ class ApplicationCore:
     counts_reader: CountsReader = field(init=False)
     handle: Any = None
     as_of: str = ""
+    forked: Any = None
     until_ms: int | None = None
     starting: Work | None = None
     control: threading.Lock = field(default_factory=threading.Lock)

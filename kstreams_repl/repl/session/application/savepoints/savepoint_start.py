@@ -1,35 +1,24 @@
-"""Start an application from a savepoint.
-
-Numbered: 1. reject an application that has state of its own, and a topology that would read the rows wrongly · 2. create the
-internal topics · 3. write records and offsets in **one** transaction of the control id · 4. start as always. Before the commit of
-3 the application has no state; after it, it is at the savepoint, and each later record of its inputs counts once.
-"""
+"""Start an application from a savepoint (`starting.beginning`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from kstreams_repl.engine.config import StreamsConfig
-from kstreams_repl.engine.topology.partitions import ResolvedTopology, resolve_partitions
 from kstreams_repl.engine.topology.topology import Topology
-from kstreams_repl.host.journal.journal import JournalControl, TopicRecord, ensure_journal
-from kstreams_repl.host.kafka.admin import Admin
+from kstreams_repl.host.journal.journal import TopicRecord
+from kstreams_repl.host.kafka.exact_metadata import OffsetAndMetadata
 from kstreams_repl.repl.session.application.savepoints.savepoints import RECORDS, Savepoint, row_format
-from kstreams_repl.repl.session.application.starting.deploy_preview import check
+from kstreams_repl.repl.session.application.starting.beginning import Beginning
 from kstreams_repl.repl.session.cleanup import Cleanup
 from kstreams_repl.repl.session.cluster_client import ClusterClient
-from kstreams_repl.system.errors import DeployError, RecordingError, TopologyError
+from kstreams_repl.system.errors import RecordingError, TopologyError
 from kstreams_repl.system.types import TopicPartition
 from kstreams_repl.test_driver.recording import Recording
 
-_TRANSACTION_MS = 600_000
 
-
-class SavepointStart:
-    """The start of one application from a savepoint. The constructor checks (step 1), `write` does steps 2 and 3.
-
-    Args:
-        own: what there is of the application already.
+class SavepointStart(Beginning):
+    """The start of one application from a savepoint.
 
     Raises:
         DeployError: the application has topics, offsets or state of its own.
@@ -42,15 +31,7 @@ class SavepointStart:
         self, client: ClusterClient, savepoint: Savepoint, name: str, topology: Topology, config: StreamsConfig, *, own: Cleanup
     ) -> None:
         self.savepoint = savepoint
-        self._client, self._name = client, name
-        if own.topics or own.group:
-            raise DeployError(
-                f"{name} has state of its own: expected none for a start from savepoint {self.savepoint.name!r}",
-                hint=f"session.cleanup({name!r}) deletes that state; or deploy under another name",
-                application=name,
-            )
-        self._resolved = _resolved(client.admin, topology, name, config)
-        self._config = config
+        super().__init__(client, name, topology, config, own=own, where=f"savepoint {savepoint.name!r}")
         self._refuse_other_rows(topology, config)
         self._records = Recording.load(self.savepoint.path / RECORDS)
         if len(self._records) != self.savepoint.records:
@@ -67,33 +48,17 @@ class SavepointStart:
         """The input partitions whose offsets come from the savepoint."""
         return frozenset(TopicPartition(topic, n) for topic, of in self.savepoint.offsets.items() for n in of)
 
-    def write(self) -> None:
-        """Write state and offsets to the broker, in one transaction."""
-        from kstreams_repl.host.spark.planning.plan_builder import create_internal_topics
-
-        client, admin, name = self._client, self._client.admin, self._name
-        # 2. Internal topics.
-        create_internal_topics(admin, self._resolved, self._config)
-        ensure_journal(admin, name)
+    def read(self) -> tuple[Iterator[TopicRecord], Mapping[TopicPartition, OffsetAndMetadata]]:
         offsets = {TopicPartition(topic, n): offset for topic, of in self.savepoint.offsets.items() for n, offset in of.items()}
-        own = self._own_topics
-        internal = {f"{name}-{topic}": of for topic, of in self.savepoint.internal.items()}
+        own = self.own_topics
+        internal = {f"{self.name}-{topic}": of for topic, of in self.savepoint.internal.items()}
         offsets |= {TopicPartition(topic, n): (0, text) for topic, of in internal.items() if topic in own for n, text in of.items()}
-        # 3. Records and offsets.
-        control = JournalControl(client.settings, name, transaction_timeout_ms=_TRANSACTION_MS)
-        try:
-            control.write(topic_records=self._rows(), offsets=offsets)
-        finally:
-            control.close()
-
-    @property
-    def _own_topics(self) -> dict[str, int | None]:
-        return {topic.name: topic.partitions for topic in (*self._resolved.changelog_topics, *self._resolved.repartition_topics)}
+        return self._rows(), offsets
 
     def _rows(self) -> Iterator[TopicRecord]:
-        own = self._own_topics
+        own = self.own_topics
         for record in self._records:
-            topic = f"{self._name}-{record.topic}"
+            topic = f"{self.name}-{record.topic}"
             if topic in own:
                 yield topic, record.partition, record.key, record.value, record.timestamp, record.headers
 
@@ -111,10 +76,10 @@ class SavepointStart:
                 )
         left = sorted(self.savepoint.stores.keys() - topology.stores.keys())
         if left:
-            self._client.report(f"{self._name} has no store {', '.join(left)}: its records in the savepoint are not used")
+            self.client.report(f"{self.name} has no store {', '.join(left)}: its records in the savepoint are not used")
 
     def _refuse_other_topics(self) -> None:
-        own, prefix = self._own_topics, f"{self._name}-"
+        own, prefix = self.own_topics, f"{self.name}-"
         unread = {record.topic for record in self._records if record.topic in self.savepoint.internal}
         for topic, partitions in self._records.topics.items():
             count = own.get(prefix + topic)
@@ -130,7 +95,7 @@ class SavepointStart:
                     hint="give the input topics as many partitions as they had when the savepoint was taken",
                     topic=prefix + topic,
                 )
-        there = self._client.admin.describe_topics(self.savepoint.topic_ids)
+        there = self.client.admin.describe_topics(self.savepoint.topic_ids)
         for topic, known in self.savepoint.topic_ids.items():
             if topic in there and there[topic].id != known:
                 raise TopologyError(
@@ -138,9 +103,3 @@ class SavepointStart:
                     hint="deploy without from_savepoint",
                     topic=topic,
                 )
-
-
-def _resolved(admin: Admin, topology: Topology, name: str, config: StreamsConfig) -> ResolvedTopology:
-    check(admin, topology, name, config)
-    counts = admin.topics()
-    return resolve_partitions(topology, name, counts, grouper=config["partition.grouper"], topic_configs=config.topic_configs)

@@ -24,6 +24,7 @@ from kstreams_repl.repl.session.application.life.registry import ApplicationRegi
 from kstreams_repl.repl.session.application.savepoints.savepoint_start import SavepointStart
 from kstreams_repl.repl.session.application.savepoints.savepoints import find_savepoint
 from kstreams_repl.repl.session.application.starting import journal_lookup
+from kstreams_repl.repl.session.application.starting.beginning import Beginning
 from kstreams_repl.repl.session.application.starting.deploy_preview import check, late_warnings, preview_table
 from kstreams_repl.repl.session.application.starting.driver_selection import (
     refuse_another_driver,
@@ -38,6 +39,9 @@ from kstreams_repl.repl.session.source.source_slice import program_of
 from kstreams_repl.system.errors import CallError, DeployError, TopologyError, did_you_mean
 from kstreams_repl.system.extras import require
 
+Begins = Callable[[Topology, StreamsConfig], Beginning]
+"""Returns the state and offsets with which an application begins."""
+
 
 def deploy(
     client: ClusterClient,
@@ -49,7 +53,7 @@ def deploy(
     *,
     detached: bool = False,
     create_topics: bool | Mapping[str, int] = False,
-    from_savepoint: object = None,
+    beginning: Begins | None = None,
     share_outputs: bool = False,
     take_over: bool = False,
     is_needed: Callable[[Topology, StreamsConfig], bool] | None = None,
@@ -59,6 +63,7 @@ def deploy(
     Registers the application before it starts, so an interrupt leaves no running application unregistered.
 
     Args:
+        beginning: makes the state and offsets at which it begins, from the topology and settings; None: it continues from its own.
         is_needed: asked after the topics are created (of a bounded run); False: the application is registered at rest.
     """
     if client.spark.given is None:
@@ -79,20 +84,17 @@ def deploy(
         require("openlineage")
     refuse_another_driver(name, config, attached=earlier is not None and earlier.detached)
     # 2. Build and compare.
-    built, config, schemas = checked_topology(client, topology, name, config, earlier, fresh=from_savepoint is not None)
+    built, config, schemas = checked_topology(client, topology, name, config, earlier, fresh=beginning is not None)
     if not take_over:
         refuse_live_owner(client, name, built, config, earlier)
-    if from_savepoint is not None and not share_outputs:
+    if beginning is not None and not share_outputs:
         refuse_shared_outputs(client, name, built)
     # 3. Topics.
     create_missing_topics(client, built, config, create_topics)
     needed = is_needed is None or is_needed(built, config)
     copartitions = CopartitionCheck(client.admin, built, wanted=config[COPARTITION_CHECK])
     # 4. The beginning.
-    savepoint = None
-    if from_savepoint is not None:
-        source = find_savepoint(client.directory.path, from_savepoint, name)
-        savepoint = SavepointStart(client, source, name, built, config, own=cleanup_of(client, applications, name))
+    begins = None if beginning is None else beginning(built, config)
     offsets = starting_offsets(client.admin, name, built, config, start) if is_time(start) else {}
     # 5. The version.
     program = program_of(topology, built, client.variables)
@@ -106,11 +108,11 @@ def deploy(
         if detached:
             refuse_unsaved(name, history.saved(version.number))
         # 6. State and offsets.
-        if savepoint is not None or offsets:
+        if begins is not None or offsets:
             check(client.admin, built, name, config)
-        if savepoint is not None:
-            savepoint.write()
-            offsets = {partition: offset for partition, offset in offsets.items() if partition not in savepoint.inputs}
+        if begins is not None:
+            begins.write()
+            offsets = {partition: offset for partition, offset in offsets.items() if partition not in begins.inputs}
         if offsets:
             client.admin.commit_offsets(name, offsets)
         begin_versions(name, built, config, [schema for schema in schemas if schema.begins])
@@ -133,6 +135,16 @@ def deploy(
     for warning in (*copartitions.wait(), *late_warnings(client.admin, built, config)):
         client.report(warning)
     return application
+
+
+def at_savepoint(client: ClusterClient, applications: ApplicationRegistry, wanted: object, name: str) -> Begins:
+    """Return what makes the beginning of an application at a savepoint, as `Session.deploy` names it."""
+
+    def begin(topology: Topology, config: StreamsConfig) -> Beginning:
+        source = find_savepoint(client.directory.path, wanted, name)
+        return SavepointStart(client, source, name, topology, config, own=cleanup_of(client, applications, name))
+
+    return begin
 
 
 def preview(

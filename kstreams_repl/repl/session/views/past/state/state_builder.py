@@ -13,9 +13,10 @@ import shutil
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 import orjson
 
@@ -33,7 +34,7 @@ from kstreams_repl.host.instance.state.environment_attributes import INPUT, reme
 from kstreams_repl.host.instance.state.snapshot_directory import snapshot_directory
 from kstreams_repl.host.instance.state.snapshots import fetch_snapshot, why_refused
 from kstreams_repl.host.instance.state.state_directory import application_directory, state_root, task_directory
-from kstreams_repl.host.instance.state.state_manager import open_lmdb
+from kstreams_repl.host.instance.state.state_manager import open_lmdb, why_not_trusted
 from kstreams_repl.host.kafka.reading import OffsetRange, read_ranges
 from kstreams_repl.pictures.wording import counted
 from kstreams_repl.repl.session.application.core import ApplicationCore
@@ -129,6 +130,7 @@ class StateBuilder:
     Args:
         record: after which the task is that `make` adds; None: it adds none.
         resolved: the topology of `app` with the partitions of its topics; None: it is checked here.
+        copies: closed environments of some tasks as of an earlier commit, to begin with; they are moved.
     """
 
     def __init__(
@@ -138,8 +140,10 @@ class StateBuilder:
         commits: Mapping[TaskId, TaskCommit],
         record: RecordPosition | None = None,
         resolved: ResolvedTopology | None = None,
+        *,
+        copies: Mapping[TaskId, Path] = MappingProxyType({}),
     ) -> None:
-        self._app, self._history, self._commits = app, history, commits
+        self._app, self._history, self._commits, self._copies = app, history, commits, copies
         resolved = resolved or check(app.client.admin, app.topology, app.name, app.config)
         specs = task_specs(all_on_disk(app.topology, app.config), app.name, app.config, resolved)
         self._logs = {task: changelogs_of(specs[task]) for task in commits}
@@ -157,6 +161,11 @@ class StateBuilder:
         self._base = application_directory(state_root(app.config), app.name) / FOLDER
         self.directory = self._base / hashlib.blake2b(described, digest_size=12).hexdigest()
 
+    @property
+    def ends(self) -> Mapping[TopicPartition, int]:
+        """Where the changelogs ended."""
+        return self._bounds.ends
+
     def make(self, add: Callable[[Path], None] = lambda root: None) -> None:
         """Make the directory, unless it is there.
 
@@ -172,7 +181,7 @@ class StateBuilder:
         new = self._base / f".{uuid.uuid4().hex[:12]}"
         new.mkdir(parents=True, mode=0o700)
         try:
-            self._fill(new)
+            self.fill(new)
             add(new)
             (new / _MANIFEST).write_bytes(orjson.dumps(asdict(self._made)))
             if not self.directory.exists():
@@ -199,7 +208,12 @@ class StateBuilder:
             )
         return end
 
-    def _fill(self, root: Path) -> None:
+    def fill(self, root: Path) -> None:
+        """Make the stores in a directory of the caller's.
+
+        Raises:
+            InvalidStateStoreError: a changelog no longer has what the stores had.
+        """
         environments: dict[TaskId, LmdbEnvironment] = {}
         try:
             for task in self._commits:
@@ -256,6 +270,11 @@ class StateBuilder:
     def _copy_nearest(self, task: TaskId, path: Path) -> None:
         """Copy the state of an earlier moment to begin with, if there is any."""
         logs = self._logs[task]
+        copied = self._copies.get(task)
+        if copied is not None and self._fits(copied, logs):
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            copied.rename(path)
+            return
         nearest = max(self._earlier(task), default=None)
         if nearest is not None:
             shutil.copytree(nearest[1], path)
@@ -272,6 +291,13 @@ class StateBuilder:
                 lambda manifest: why_refused(manifest, logs, self._bounds, config=config, now_ms=now_ms),
                 level=logging.DEBUG,  # most of them are of later moments
             )
+
+    def _fits(self, copied: Path, logs: Sequence[ChangelogPartition]) -> bool:
+        environment = open_lmdb(copied)
+        try:
+            return why_not_trusted(environment, logs, self._bounds, config=self._app.config, committed=dict) is None
+        finally:
+            environment.close()
 
     def _earlier(self, task: TaskId) -> Iterator[tuple[int, Path]]:
         """Yield the directories of moments that are not later, each with how far it is."""
