@@ -346,7 +346,7 @@ KEYS: dict[str, Key] = {
     "repl.snapshot.interval.ms": Key(_at_least(100), 300_000, "Interval between snapshots of a task."),
     "repl.snapshot.retention": Key(_at_least(1), 2, "Number of snapshots of a task to keep."),
     SNAPSHOT_REQUIRED: Key(
-        _boolean, False, "Stores began with a snapshot, as those of a fork: without one that fits they are not restored. Set by the session."
+        _boolean, False, "Stores begin with a snapshot, as those of a fork: without one that fits they are not restored."
     ),
     FOLLOWED: Key(
         _optional_text, None, "Application whose committed offsets bound the input, as those of its parent bound a fork's; None: none."

@@ -25,6 +25,7 @@ from kstreams_repl.host.instance.failures.crash_watchdog import CrashWatchdog
 from kstreams_repl.host.instance.instance_clients import InstanceClients
 from kstreams_repl.host.instance.polling.alignment import Alignment
 from kstreams_repl.host.instance.polling.committer import Committer
+from kstreams_repl.host.instance.polling.followed_input import followed_input
 from kstreams_repl.host.instance.polling.input_bounds import InputBounds
 from kstreams_repl.host.instance.polling.input_positions import InputPositions
 from kstreams_repl.host.instance.polling.table_completion import TableCompletion
@@ -78,6 +79,7 @@ class Instance:
     Attributes:
         alignment: keeps tasks together in event time; None: no operator needs it.
         bounds: where the input ends; None: the application runs as a stream.
+        followed: the same if it ends, for now, where another application has committed; else None.
         closing: closes windows at the end of a bounded run; None: they stay open.
         executor: executor whose directory holds the tasks' local state.
         updater: holds the tasks whose stores are not up to date yet; None: all are RUNNING.
@@ -102,7 +104,8 @@ class Instance:
         self.counters = InstanceCounters()
         self.tasks: list[ActiveTask] = []
         self.committer = Committer(self.tasks, clients, collector, self.counters, plan.config)
-        self.bounds = None if plan.stops is None else InputBounds(plan.stops, clients)
+        self.followed = followed_input(plan, slot, clients)
+        self.bounds = self.followed if plan.stops is None else InputBounds(plan.stops, clients)
         self.closing = None if plan.closes is None else WindowClosing(plan, plan.closes, clients.admin, self.tasks)
         self.table_completion = None if plan.stops is None else TableCompletion(plan, clients.admin, collector.tables)
         self.input = InputPositions(clients, self.tasks, plan.isolation, self.bounds)
@@ -200,7 +203,8 @@ class Instance:
         if self.life.state is not InstanceState.CLOSED:
             self.life.enter(InstanceState.CLOSED, "closed")
         self.counters.closed += len(self.tasks)
-        steps += [part.close for part in (self.globals, self.watchdog, self.collector.tables, self.pool, self.tracer) if part is not None]
+        parts = (self.globals, self.watchdog, self.collector.tables, self.pool, self.tracer, self.followed)
+        steps += [part.close for part in parts if part is not None]
         if self.calls is not None:
             steps.insert(0, self.calls.close)
         errors: list[Exception] = []

@@ -17,12 +17,13 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.metrics.metrics_snapshot import Metric, Snapshot, merged
 from kstreams_repl.host.batch.completion import CompletionWatch
-from kstreams_repl.host.batch.stop_offsets import bounded_plan
+from kstreams_repl.host.batch.stop_offsets import AUTOSTOP, ON_END, bounded_plan, by_topic
 from kstreams_repl.host.instance.application_plan import ApplicationPlan, client_settings
 from kstreams_repl.host.instance.control.channel import Signal
 from kstreams_repl.host.instance.reports.run_progress import RunProgress
@@ -30,6 +31,7 @@ from kstreams_repl.host.instance.state.state_directory import control_directory,
 from kstreams_repl.host.instance.store_catalogue import write_catalogue
 from kstreams_repl.host.kafka.admin import Admin
 from kstreams_repl.host.kafka.clients import ClientSettings, ensure_reachable
+from kstreams_repl.host.kafka.exact_metadata import OffsetAndMetadata
 from kstreams_repl.host.spark.application_state import ApplicationLife, Status
 from kstreams_repl.host.spark.client_metrics import client_metrics
 from kstreams_repl.host.spark.epochs.generation_run import SETTLE_SECONDS, GenerationRun
@@ -39,7 +41,7 @@ from kstreams_repl.host.spark.failures.partition_watcher import PartitionWatch, 
 from kstreams_repl.host.spark.failures.worker_restarts import WorkerRestarts, is_death
 from kstreams_repl.host.spark.fencing.driver_control import DriverControl
 from kstreams_repl.host.spark.fencing.generation_fencing import VersionText
-from kstreams_repl.host.spark.fencing.state_migration import Migration
+from kstreams_repl.host.spark.fencing.state_migration import NewRows
 from kstreams_repl.host.spark.instance_reports import ApplicationReport, read_reports
 from kstreams_repl.host.spark.lineage import Lineage
 from kstreams_repl.host.spark.planning.plan_builder import application_id_of, make_plan, with_queries
@@ -54,7 +56,7 @@ from kstreams_repl.system.errors import (
     TaskMigratedError,
 )
 from kstreams_repl.system.forks import OwnLock
-from kstreams_repl.system.types import JsonMapping, SparkMaster
+from kstreams_repl.system.types import JsonMapping, SparkMaster, TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -191,7 +193,8 @@ class Deployment:
         *,
         version: VersionText | None = None,
         emptied: Collection[str] = (),
-        migrations: Collection[Migration] = (),
+        migrations: Collection[NewRows] = (),
+        offsets: Mapping[TopicPartition, OffsetAndMetadata] = MappingProxyType({}),
     ) -> Deployment:
         """Run another topology from the last commit: 1. pause at a commit · 2. replace the topology, delete the changelogs of stores that
         are reset, convert the rows of others · 3. start a new generation, if it was running. State and offsets are kept.
@@ -200,7 +203,8 @@ class Deployment:
 
         Args:
             emptied: changelog topics of reset stores; the next start recreates them and does not use local copies of the old ones.
-            migrations: with a version: it takes effect as soon as the rows are converted (`state_migration`).
+            migrations: with a version: it takes effect as soon as the rows are written (`state_migration`).
+            offsets: of inputs, which take effect with the rows.
         """
         with self._lock:
             running = self._life.state is Status.RUNNING
@@ -212,8 +216,8 @@ class Deployment:
                     self.pause()
                 # 2. Replace it.
                 self._control.delete_changelogs(emptied)
-                if migrations and version is not None:
-                    self._control.migrate(migrations, version)
+                if (migrations or offsets) and version is not None:
+                    self._control.migrate(migrations, version, offsets)
                 self._take(topology, version)
                 # 3. Start.
                 if running:
@@ -221,7 +225,7 @@ class Deployment:
                 elif version is not None:
                     self._control.declare(version)
             except BaseException:
-                if self.topology is topology and migrations:
+                if self.topology is topology and (migrations or offsets):
                     raise
                 self._take(before, earlier)
                 if self._control.generations is not None and number is not None:
@@ -230,6 +234,28 @@ class Deployment:
                     self.start()
                 raise
         return self
+
+    def run_to(self, offsets: Mapping[TopicPartition, int], seconds: float) -> bool:
+        """Process the input of an application at rest exactly up to these offsets, and all that its tasks write to each other; it is
+        stopped then. Return False if that takes longer.
+
+        Raises:
+            ApplicationFailedError: it failed.
+            KStreamsError: as `start`.
+        """
+        config = self.config
+        with self._lock:
+            self.config = config.with_(**{AUTOSTOP: by_topic(offsets), "repl.autostop.through": "own", ON_END: "keep"})
+            if self._run is not None:
+                self._run.outdated = True
+            try:
+                self.start()
+            finally:
+                self.config = config
+        ended = self.wait(seconds, until=lambda deployment: deployment.status is Status.STOPPED)
+        if self._run is not None:
+            self._run.outdated = True
+        return ended
 
     def pause(self) -> Deployment:
         """Stop at a commit boundary and return when every instance has reported its commit. State and offsets are kept.

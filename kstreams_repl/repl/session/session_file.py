@@ -60,6 +60,7 @@ class SavedVersion:
         missing: names that the program lacks; it is then read-only.
         unsaved: settings whose values cannot be stored (functions, objects).
         migrated: stores whose rows were converted for it, so that the version before cannot read them.
+        promoted: the fork that it was; "": it was none.
     """
 
     number: int
@@ -69,6 +70,7 @@ class SavedVersion:
     missing: tuple[str, ...] = ()
     unsaved: tuple[str, ...] = ()
     migrated: tuple[str, ...] = ()
+    promoted: str = ""
 
     @property
     def program(self) -> Program:

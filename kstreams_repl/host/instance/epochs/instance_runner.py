@@ -236,7 +236,7 @@ class _Runner:
 
     def _poll(self) -> Signal:
         assert self._instance is not None
-        inline = self._plan.config["num.processing.threads"] == 1 or self._is_traced() or self._plan.stops is not None
+        inline = self._plan.config["num.processing.threads"] == 1 or self._is_traced() or self._instance.bounds is not None
         aligned, slots = self._instance.alignment, self._plan.instances
         peers = None if aligned is None or slots < 2 else self._control.event_times(slots, aligned.groups)
         loop = PollLoop if inline else ThreadedPollLoop

@@ -25,7 +25,7 @@ from kstreams_repl.host.instance.tasks.active_task import ActiveTask
 from kstreams_repl.host.kafka.failures import translate
 from kstreams_repl.host.kafka.group_offsets import is_partition_end, is_passing, pause, resume, topic_partition_of
 from kstreams_repl.host.kafka.record_batch import columns, size_of
-from kstreams_repl.system.types import TopicPartition
+from kstreams_repl.system.types import RecordBatch, TopicPartition
 
 if TYPE_CHECKING:
     from kstreams_repl.host.kafka.clients import Message
@@ -44,6 +44,7 @@ _CALL_SECONDS = 0.005
 """How long a poll waits for results of asynchronous nodes; a result ends the wait, a record does not."""
 _MARKER_SECONDS = 0.004
 """At 20,000 records/s the acknowledgements of a commit took 21 ms (median) without this rest, 6 ms with 2 or 4, 5 ms with 8."""
+_FOLLOW_SECONDS = 0.05
 _HELD_SECONDS = 0.005
 """How long a poll waits while records wait for other instances or for a fetch."""
 _FEW_RECORDS = 1_000
@@ -127,7 +128,7 @@ class PollLoop:
         next_report, paged_at = 0.0, max(counters.records, SETTLED_RECORDS)
         idle = False
         self.until = until
-        bounds, alignment = instance.bounds, self._alignment
+        bounds, followed, alignment = instance.bounds, instance.followed, self._alignment
         if bounds is not None:
             bounds.pause_reached(self._by_partition)
         if alignment is not None:
@@ -167,6 +168,11 @@ class PollLoop:
                 time.sleep(_HELD_SECONDS)
             if follow is not None:
                 follow()
+            if followed is not None:
+                clients.begin()
+                for partition, batch in followed.advance():
+                    self._take_in(partition, batch)
+                    took = True
             failpoint("F1")
             # Process, in the order of most_buffered or of the configured scheduler, and punctuate.
             clients.begin()
@@ -275,6 +281,8 @@ class PollLoop:
         nap = min(next(nap for within, nap in _NAPS if idle < within), until - now, self._timing.seconds_left(now))
         if self._alignment is not None and self._alignment.is_held:
             nap = min(nap, _HELD_SECONDS)
+        if self.instance.followed is not None:
+            nap = min(nap, _FOLLOW_SECONDS)
         punctuations = [ms for task in self.instance.tasks if (ms := task.task.next_wall_clock_punctuation) is not None]
         if punctuations:
             nap = min(nap, (min(punctuations) - wall_clock()) / 1000)
@@ -308,25 +316,28 @@ class PollLoop:
             self._paused.update(partitions)
 
     def _route(self, messages: list[Message]) -> None:
-        by_partition, positions, bounds = self._by_partition, self.instance.input, self.instance.bounds
+        bounds = self.instance.bounds
         for partition, batch in columns(messages, self._on_error, topic=self._topic):
-            task = by_partition[partition]
             if bounds is not None:
                 batch = bounds.cut(partition, batch)
                 if not len(batch):
                     continue
-            task.add_records(partition, batch)
-            task.counters.consumed[partition] += len(batch)
-            if task.joins:
-                positions.passed(partition, batch.offsets[-1] + 1)
-                positions.update_lag(task, partition)
-            if (
-                self._stuck
-                and len(batch)
-                and task.task.queues[partition].size > self._soft * _IMBALANCE
-                and partition not in self._paused
-            ):
-                self._pause([partition])
+            self._take_in(partition, batch)
+
+    def _take_in(self, partition: TopicPartition, batch: RecordBatch) -> None:
+        task, positions = self._by_partition[partition], self.instance.input
+        task.add_records(partition, batch)
+        task.counters.consumed[partition] += len(batch)
+        if task.joins:
+            positions.passed(partition, batch.offsets[-1] + 1)
+            positions.update_lag(task, partition)
+        if (
+            self._stuck
+            and len(batch)
+            and task.task.queues[partition].size > self._soft * _IMBALANCE
+            and partition not in self._paused
+        ):
+            self._pause([partition])
 
     def _on_error(self, message: Message, error: object) -> None:
         partition = topic_partition_of(message)

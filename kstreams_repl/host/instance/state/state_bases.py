@@ -17,7 +17,7 @@ from kstreams_repl.engine.stores.engine.lmdb_snapshot import LmdbSnapshot
 from kstreams_repl.engine.stores.kinds.lru import ORDER
 from kstreams_repl.engine.stores.layers.row_format import row_format
 from kstreams_repl.engine.topology.store_builder import HISTORY_SUFFIX
-from kstreams_repl.host.instance.state.changelogs import ChangelogPartition, changelogs_of
+from kstreams_repl.host.instance.state.changelogs import changelogs_of
 from kstreams_repl.host.instance.state.environment_attributes import INPUT, OWNING_TASK, TOPIC_ID, remember_topics
 from kstreams_repl.host.instance.state.snapshot_directory import SnapshotDirectory
 from kstreams_repl.host.instance.state.snapshots import Manifest, publish_copy
@@ -53,8 +53,10 @@ def publish_base(
         opened.callback(environment.close)
         commit_id = environment.commit_id
         taken = sources[0][1] if sources else ()
-        others = {name.removesuffix(HISTORY_SUFFIX) for name in LmdbSnapshot(path).names()}.difference(taken)
-        environment.begin_anew([name for name in LmdbSnapshot(path).names() if name.removesuffix(HISTORY_SUFFIX) in others])
+        with LmdbSnapshot(path) as rows:
+            names = rows.names()
+        others = {name.removesuffix(HISTORY_SUFFIX) for name in names}.difference(taken)
+        environment.begin_anew([name for name in names if name.removesuffix(HISTORY_SUFFIX) in others])
         for attribute in (attribute for store in others for attribute in _attributes(store)):
             environment.set_attribute(attribute, None)
         for source, stores in sources[1:]:

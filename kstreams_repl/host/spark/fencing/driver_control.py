@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,10 +14,12 @@ from kstreams_repl.host.instance.initialization.task_initialization import fence
 from kstreams_repl.host.kafka.admin import Admin
 from kstreams_repl.host.kafka.clients import ClientSettings
 from kstreams_repl.host.kafka.driver_member import DriverMember
+from kstreams_repl.host.kafka.exact_metadata import OffsetAndMetadata
 from kstreams_repl.host.spark.failures.failure_translation import taken_over
 from kstreams_repl.host.spark.fencing.generation_fencing import Generations, VersionText
-from kstreams_repl.host.spark.fencing.state_migration import Migration, migrate_stores
+from kstreams_repl.host.spark.fencing.state_migration import NewRows, migrate_stores
 from kstreams_repl.system.errors import KStreamsError, TaskMigratedError
+from kstreams_repl.system.types import TopicPartition
 
 _LOG = logging.getLogger("kstreams_repl.host.spark")
 
@@ -118,10 +120,14 @@ class DriverControl:
                 self.fence(range(generations.slots))
             Admin(self._settings).delete_topics(topics)
 
-    def migrate(self, migrations: Collection[Migration], version: VersionText) -> None:
-        """Convert stores of an application at rest (`migrate_stores`), which uses the control id and closes the journal."""
+    def migrate(
+        self, migrations: Collection[NewRows], version: VersionText, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        """Give an application at rest new rows (`migrate_stores`), which uses the control id and closes the journal."""
         self.close()
-        migrate_stores(migrations, version, self._settings, self._application_id, self.lease, timeout_ms=self._timeout_ms)
+        migrate_stores(
+            migrations, version, self._settings, self._application_id, self.lease, timeout_ms=self._timeout_ms, offsets=offsets
+        )
 
     @contextmanager
     def _held(self) -> Iterator[Generations]:

@@ -208,15 +208,22 @@ class Generations:
         if now is not None:
             self._write(replace(now, version=self._version, at_ms=_now()), *texts)
 
-    def announce(self, version: VersionText, *, topic_records: Iterable[TopicRecord] = ()) -> None:
+    def announce(
+        self,
+        version: VersionText,
+        *,
+        topic_records: Iterable[TopicRecord] = (),
+        offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
+    ) -> None:
         """Write the version as `declare` does, also if nothing was deployed yet: another process is about to start it and checks the hash.
 
         Args:
             topic_records: records of other topics, written in the same transaction.
+            offsets: of inputs, committed in it, too.
         """
         texts = self._take(version, self._generation)
         now = self._desired_now or DesiredState(self._generation, "stopped", version.number, 0)
-        self._write(replace(now, version=version.number, at_ms=_now()), *texts, topic_records=topic_records)
+        self._write(replace(now, version=version.number, at_ms=_now()), *texts, topic_records=topic_records, offsets=offsets)
 
     def drop_run(self) -> bool:
         """Drop the stop offsets of an open bounded run: the next one takes new ones. Return whether there was one."""

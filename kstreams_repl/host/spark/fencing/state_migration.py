@@ -14,8 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
 
+from kstreams_repl.engine.commit.failpoints import failpoint
 from kstreams_repl.engine.partitioning import partition_for_key
 from kstreams_repl.engine.serdes import Serde, session_windowed, time_windowed
 from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
@@ -24,10 +26,11 @@ from kstreams_repl.host.instance.initialization.task_initialization import fence
 from kstreams_repl.host.journal.journal import TopicRecord
 from kstreams_repl.host.kafka.admin import Admin
 from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.host.kafka.exact_metadata import OffsetAndMetadata
 from kstreams_repl.host.kafka.reading import OffsetRange, ranges_of, read_ranges
 from kstreams_repl.host.spark.fencing.generation_fencing import Generations, VersionText
 from kstreams_repl.system.errors import SchemaRegistryError, TopologyError
-from kstreams_repl.system.types import Deserialize, Headers, KeyValueMapper
+from kstreams_repl.system.types import Deserialize, Headers, KeyValueMapper, TopicPartition
 
 TRANSACTION_MS = 600_000
 """Timeout of the transaction. A driver that dies in it blocks its readers until the next driver takes the control id."""
@@ -60,6 +63,28 @@ class Subjects(NamedTuple):
 
     begin: Callable[[], None]
     undo: Callable[[], None]
+
+
+class NewRows(Protocol):
+    """Rows that a version brings along, for one topic: converted ones, or those of a fork.
+
+    Attributes:
+        store: whose rows they are; the topic's name if it is not a store's.
+        changelog: the topic.
+        subjects: what changes in the Schema Registry; None: nothing.
+    """
+
+    @property
+    def store(self) -> str: ...
+
+    @property
+    def changelog(self) -> str: ...
+
+    @property
+    def subjects(self) -> Subjects | None: ...
+
+    def rows(self, settings: ClientSettings, admin: Admin) -> Iterator[TopicRecord]:
+        """Yield the records to write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,15 +238,19 @@ def _undo(subjects: Subjects) -> None:
 
 
 def migrate_stores(
-    migrations: Collection[Migration],
+    migrations: Collection[NewRows],
     version: VersionText,
     settings: ClientSettings,
     application_id: str,
     lease: ControlChannel,
     *,
     timeout_ms: int,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata] = MappingProxyType({}),
 ) -> None:
-    """Convert stores of an application at rest and put the version that reads them into effect.
+    """Give an application at rest new rows, and put the version that reads them into effect.
+
+    Args:
+        offsets: of inputs, to commit in the same transaction.
 
     Raises:
         TopologyError: a function raised, or a row would change its partition; nothing was changed.
@@ -241,7 +270,9 @@ def migrate_stores(
             there = admin.topics()
             rows = [row for migration in migrations if migration.changelog in there for row in migration.rows(settings, admin)]
             # 3. Rows and version in one transaction.
-            generations.announce(version, topic_records=rows)
+            failpoint("K5")
+            generations.announce(version, topic_records=rows, offsets=offsets)
+            failpoint("K6")
             failure.pop_all()
     finally:
         generations.close()

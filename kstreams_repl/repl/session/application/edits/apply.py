@@ -9,11 +9,12 @@ version in one transaction (`host.spark.fencing.state_migration`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from kstreams_repl.engine.serdes import Serde, resolve
 from kstreams_repl.engine.serdes.schemas.schema_registry import Part, settings_from
@@ -31,14 +32,28 @@ from kstreams_repl.repl.session.source.source_slice import program_of
 from kstreams_repl.system.errors import SchemaRegistryError, TaskMigratedError, TopologyError
 
 if TYPE_CHECKING:
-    from kstreams_repl.host.spark.fencing.state_migration import Migration
+    from kstreams_repl.host.kafka.exact_metadata import OffsetAndMetadata
+    from kstreams_repl.host.spark.fencing.state_migration import Migration, NewRows
+    from kstreams_repl.system.types import TopicPartition
 
 _RESTORE_SECONDS = 10.0
 
 
-def apply(app: ApplicationCore, plan: EditPlan) -> EditPlan:
-    """Carry out the plan of an edit, as `Application.apply`. A failure in 1 or 2 changes nothing."""
-    if plan.applied or plan.diff.empty:
+def apply(
+    app: ApplicationCore,
+    plan: EditPlan,
+    *,
+    rows: Collection[NewRows] = (),
+    offsets: Mapping[TopicPartition, OffsetAndMetadata] = MappingProxyType({}),
+    promoted: str = "",
+) -> EditPlan:
+    """Carry out the plan of an edit, as `Application.apply`. A failure in 1 or 2 changes nothing.
+
+    Args:
+        rows, offsets: what the version brings along.
+        promoted: the fork from which they are; "": none.
+    """
+    if plan.applied or (plan.diff.empty and not promoted):
         return plan if plan.applied else replace(plan, version=app.versions[-1].number)
     # 1. Refuse an application that another program runs, and what would read rows wrongly.
     if isinstance(app.error, TaskMigratedError):
@@ -55,13 +70,16 @@ def apply(app: ApplicationCore, plan: EditPlan) -> EditPlan:
         with editing_alone(app):
             # 3. Write the version into the session file.
             count = len(app.versions)
-            version = app.history.keep(program, plan.topology, plan.config, migrated=[migration.store for migration in migrations])
+            migrated = [migration.store for migration in migrations]
+            version = app.history.keep(program, plan.topology, plan.config, migrated=migrated, promoted=promoted)
             try:
                 with begun_schemas(plan):
                     # 4. Pause at a commit, delete the changelogs of stores that are reset, convert rows, put the topology in place, start a
                     # generation: its first journal record confirms the version. A failure starts the old version again.
                     emptied = tuple(changelog_topic(app.name, store) for store in plan.diff.reset)
-                    app.deployment.replace(plan.topology, version=version, emptied=emptied, migrations=migrations)
+                    brought: dict[str, Any] = {"offsets": offsets} if offsets else {}
+                    every: list[NewRows] = [*migrations, *rows]
+                    app.deployment.replace(plan.topology, version=version, emptied=emptied, migrations=every, **brought)  # type: ignore[arg-type]
             except Exception:
                 # Undo 3, unless rows are converted: then the new version stays, and starts after the next resume.
                 if app.deployment.topology is plan.topology:

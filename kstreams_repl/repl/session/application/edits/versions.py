@@ -45,6 +45,7 @@ class Version:
         source: the text that builds it; its first line holds its settings, the second names the file of the topology that ran.
         complete: whether the text alone can rebuild it, as an export does.
         migrated: stores whose rows were converted for it; the version before cannot read them.
+        promoted: the fork that it was; "": it was none.
         code: code of its nodes when it took effect (`topology.node_diff.whole_code`); None for one from before the kernel's restart.
     """
 
@@ -57,8 +58,10 @@ class Version:
         topology: Topology | Callable[[], Topology],
         migrated: tuple[str, ...] = (),
         code: Mapping[str, object] | None = None,
+        promoted: str = "",
     ) -> None:
         self.number = number
+        self.promoted = promoted
         self.at = at
         self.source = source
         self.complete = complete
@@ -88,7 +91,8 @@ class Version:
 
     def __repr__(self) -> str:
         lines = counted(len(self.source.splitlines()), "line")
-        return f"Version({self.number}, {moment(self.at)}, {lines}{'' if self.complete else ', for reading only'})"
+        promoted = f", promoted from fork {self.promoted!r}" if self.promoted else ""
+        return f"Version({self.number}, {moment(self.at)}, {lines}{promoted}{'' if self.complete else ', for reading only'})"
 
 
 class VersionHistory:
@@ -121,12 +125,13 @@ class VersionHistory:
             self._saved, self.versions = [], []
 
     def keep(
-        self, program: Program, topology: Topology, config: StreamsConfig, *, migrated: Collection[str] = ()
+        self, program: Program, topology: Topology, config: StreamsConfig, *, migrated: Collection[str] = (), promoted: str = ""
     ) -> VersionText:
         """Add a version as the present one and write the file. Keep the present one when nothing changes.
 
         Args:
             migrated: stores whose rows are converted for it.
+            promoted: the fork that it was.
         """
         from kstreams_repl.host.spark.planning.plan_serialization import pack_topology
 
@@ -137,14 +142,15 @@ class VersionHistory:
         closure = Closure(hashlib.sha256(content).hexdigest(), of_code, PYTHON)
         self._files.lines[closure.digest] = program.lines
         saved = save_version(number, int(time.time() * 1000), program, description, config, closure)
-        saved = replace(saved, migrated=tuple(migrated))
+        saved = replace(saved, migrated=tuple(migrated), promoted=promoted)
         last = self._saved[-1] if self._saved else None
-        if last is not None and runs_the_same(last, saved) and not program.missing and not migrated and self._trusts(last):
+        if last is not None and runs_the_same(last, saved) and not (program.missing or migrated or promoted) and self._trusts(last):
             self.versions[-1] = Version(last.number, last.at_ms / 1000, last.text, True, topology, last.migrated, code)
             saved = last
         else:
             self._saved.append(saved)
-            self.versions.append(Version(number, saved.at_ms / 1000, saved.text, not saved.missing, topology, saved.migrated, code))
+            made = Version(number, saved.at_ms / 1000, saved.text, not saved.missing, topology, saved.migrated, code, promoted)
+            self.versions.append(made)
             self._files.trusted.add((self._application, number, saved.program.hash))
             self._files.write_closure(self._application, content)
             self._files.write(self._application, self._saved)
@@ -199,6 +205,7 @@ class VersionHistory:
             not saved.missing,
             lambda: self._made(saved, config),
             saved.migrated,
+            promoted=saved.promoted,
         )
 
     def _made(self, saved: SavedVersion, config: StreamsConfig) -> Topology:

@@ -17,18 +17,20 @@ from kstreams_repl.pictures.frames import Frames
 from kstreams_repl.pictures.table import Table
 from kstreams_repl.pictures.wording import moment
 from kstreams_repl.repl.session.application.core import ApplicationCore
+from kstreams_repl.repl.session.application.edits.edit import EditPlan
 from kstreams_repl.repl.session.application.forks.dropping import Registry, drop_fork, drop_orphans
 from kstreams_repl.repl.session.application.forks.fork_plan import SNAPSHOTS, ForkPlan
 from kstreams_repl.repl.session.application.forks.fork_record import ForkRecord, read_records, write_record
 from kstreams_repl.repl.session.application.forks.fork_start import ForkStart
+from kstreams_repl.repl.session.application.forks.promotion import promote_fork
 from kstreams_repl.repl.session.application.life.registry import ApplicationRegistry
 from kstreams_repl.repl.session.application.starting.deploy import deploy
 from kstreams_repl.repl.session.cleanup import cleanup_of
 from kstreams_repl.repl.session.cluster_client import ClusterClient
-from kstreams_repl.system.errors import DeployError
+from kstreams_repl.system.durations import Seconds, as_seconds
+from kstreams_repl.system.errors import DeployError, IllegalStateError
 from kstreams_repl.system.processes import ProcessMark
 from kstreams_repl.system.types import TopicPartition
-
 
 _COPIED = ("cleanup.policy", "max.message.bytes", "compression.type")
 """Settings of an output that the fork's topic in its place has, too."""
@@ -89,6 +91,39 @@ class Fork(Frames):
         if self.application is not None:
             return str(self.application.status)
         return "orphan" if self._record.is_orphan else f"held by process {self._record.pid}"
+
+    def promote(self, emit: str = "from-now", *, timeout: Seconds = 60.0) -> EditPlan:
+        """Make it the application: its topology is the next version of its parent, its stores' rows are the parent's, in one transaction.
+
+        The parent is paused at a commit, the fork follows to the same offsets, and the parent's next generation goes on from there.
+        Then the fork is dropped. A crash leaves the old application or the new one. `Application.rollback` goes back as after an edit.
+
+        Args:
+            emit: what readers of the parent's outputs get: "from-now": results of later records only; "diff": before these, for each key
+                whose last value since the fork began is another one in the fork, that value (if the fork wrote none: the one from
+                before, or a deletion).
+            timeout: seconds to wait until both are at the same offsets.
+
+        Returns:
+            The edit of the parent, with its version.
+
+        Raises:
+            IllegalStateError: the parent was edited since, is driven by another process or has failed, the fork has failed, or the two did
+                not reach the same offsets in time. Nothing was changed.
+            TopologyError: a store of the fork has rows that cannot be written to the parent's changelog.
+
+        Example:
+            >>> fork.promote().version     # doctest: +SKIP
+            2
+        """
+        parent, core = self._registry.get(self.parent), self._registry.get(self.id)
+        if parent is None or core is None or self.plan is None:
+            raise IllegalStateError(
+                f"this session has not made the fork {self.id}, or its parent is not attached", hint="promote where it was made"
+            )
+        applied = promote_fork(parent, core, self._record, self.plan, emit, as_seconds(timeout, "timeout"))
+        self.drop()
+        return applied
 
     def drop(self) -> None:
         """Stop it and delete all of it: topics, group, state, files. Dropping twice does nothing.

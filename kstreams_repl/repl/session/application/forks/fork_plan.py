@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from kstreams_repl.engine.config import FOLLOWED, SNAPSHOT_DIR, SNAPSHOT_REQUIRED, StreamsConfig
 from kstreams_repl.engine.topology.internal_topics import FOR_EVER
@@ -17,6 +16,7 @@ from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.application.edits.edit import EditPlan, plan_edit
 from kstreams_repl.repl.session.application.forks.fork_record import fork_id
 from kstreams_repl.repl.session.application.forks.fork_topology import DEAD_LETTERS, ForkTopology, fork_topology
+from kstreams_repl.repl.session.source.source_slice import program_of
 from kstreams_repl.repl.session.topics.source_serdes import built_with_serdes
 from kstreams_repl.system.errors import InvalidStateStoreError, TopologyError
 
@@ -109,16 +109,13 @@ def plan_fork(
         )
     thing = app.topology if definition is None else definition
     built, settings = built_with_serdes(app.client, thing, app.config, settled=app.topology.source_topics())
-    edit = plan_edit(app, built, _of(app, definition), config=settings)
+    program = app.history.program() if definition is None else program_of(definition, built, app.client.variables)
+    edit = plan_edit(app, built, app.definition if definition is None else definition, config=settings, program=program)
     runs = fork_topology(all_on_disk(built, settings), settings, identity, allow)
     plan = ForkPlan(app.name, name, edit, runs, _config(app, settings, identity, runs, config or {}))
     _refuse_patterns(app.topology, plan)
     _refuse_patterns(built, plan)
     return plan
-
-
-def _of(app: ApplicationCore, definition: object) -> Any:
-    return app.definition if definition is None else definition
 
 
 def _config(app: ApplicationCore, settings: StreamsConfig, identity: str, runs: ForkTopology, own: Mapping[str, object]) -> StreamsConfig:
@@ -128,7 +125,8 @@ def _config(app: ApplicationCore, settings: StreamsConfig, identity: str, runs: 
         "application.id": identity,
         "application.server": None,
         "num.standby.replicas": 0,
-        "num.stream.threads": settings["num.threads.per.task"],  # one instance: the parent's are more
+        "num.stream.threads": 1,  # the parent's instances are more
+        "num.threads.per.task": 1,
         "repl.openlineage.url": None,
         "repl.snapshot.interval.ms": _NEVER_MS,
         # deletions are kept as long as the base, which the changelogs follow

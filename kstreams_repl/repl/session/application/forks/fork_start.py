@@ -171,8 +171,10 @@ class ForkStart(Beginning):
             if not spec.subtopology.stores or not (path / "data.mdb").exists():
                 continue
             with suppress(KStreamsError):  # the changelogs have its rows
-                LmdbSnapshot(path).copy_to(str(copied))
-                copies[task] = copied, LmdbSnapshot(copied).commit_id
+                with LmdbSnapshot(path) as stores:
+                    stores.copy_to(str(copied))
+                with LmdbSnapshot(copied) as copy:
+                    copies[task] = copied, copy.commit_id
         return copies
 
     def _publish(self, work: Path, before: Mapping[TaskId, TaskSpec]) -> None:

@@ -1,0 +1,286 @@
+"""Promote a fork: its topology becomes the next version of its parent, and its rows the parent's, in one transaction.
+
+Numbered: 1. reject what cannot be promoted · 2. read how the two differ so far; wait until the fork is close behind · 3. pause the parent at a
+commit; if records wait between its tasks, let it process these · 4. the fork follows to the same offsets by itself; pause it · 5. read
+the rest · 6. in one transaction of the parent's control id write the rows by which the fork's stores differ, the corrections of
+the outputs if asked for, the offsets of inputs that are new, and the version (`state_migration`) · 7. start the parent's next generation ·
+8. drop the fork. Before the commit of 6 everything is the old application, after it everything is the new one: the next start reads the
+journal. A failure before it lets both go on.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+from kstreams_repl.engine.commit.failpoints import failpoint
+from kstreams_repl.engine.config import SNAPSHOT_DIR
+from kstreams_repl.engine.stores.engine.lmdb_snapshot import LmdbSnapshot
+from kstreams_repl.engine.stores.log.changelog_rows import logged_row, row_key
+from kstreams_repl.engine.topology.names import changelog_topic, internal_topic
+from kstreams_repl.engine.topology.partitions import ResolvedTopology
+from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
+from kstreams_repl.host.instance.reports.run_progress import progress_of, waiting_records
+from kstreams_repl.host.instance.state.snapshot_directory import snapshot_directory
+from kstreams_repl.host.instance.state.snapshots import fetch_snapshot
+from kstreams_repl.host.kafka.exact_metadata import OffsetAndMetadata
+from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
+from kstreams_repl.repl.session.application.core import ApplicationCore
+from kstreams_repl.repl.session.application.edits.apply import apply, refuse_misreads
+from kstreams_repl.repl.session.application.edits.edit import EditPlan, plan_edit
+from kstreams_repl.repl.session.application.forks.differences import Difference, Last, Place, Tail
+from kstreams_repl.repl.session.application.forks.fork_plan import ForkPlan
+from kstreams_repl.repl.session.application.forks.fork_record import ForkRecord
+from kstreams_repl.repl.session.application.starting.deploy_preview import check
+from kstreams_repl.repl.session.views.past.state_builder import specs_of
+from kstreams_repl.system.errors import CallError, IllegalStateError, TopologyError
+from kstreams_repl.system.types import TaskId, TopicPartition
+
+EMIT = ("from-now", "diff")
+_WAIT_SECONDS = 0.02
+
+
+def promote_fork(parent: ApplicationCore, fork: ApplicationCore, record: ForkRecord, plan: ForkPlan, emit: str, seconds: float) -> EditPlan:
+    """Promote a fork, as `Fork.promote`; all but dropping it."""
+    # 1. Reject.
+    edit = _checked(parent, fork, record, plan, emit)
+    deadline = time.monotonic() + seconds
+    with tempfile.TemporaryDirectory(prefix="kstreams-promote-") as work, ExitStack() as undo:
+        differences = _differences(parent, fork, record, plan, Path(work), outputs=emit == "diff")
+        # 2. Read so far.
+        for difference in differences:
+            difference.read()
+        if parent.status == "running":
+            _await(lambda: _is_close(parent, fork), deadline, f"the fork {record.id} to be close behind {parent.name}")
+            for difference in differences:
+                difference.read()
+        runs = parent.status == "running"
+        # 3. Pause the parent.
+        undo.callback(_go_on, parent if runs else None, fork)
+        if runs:
+            parent.pause()
+        failpoint("K7")
+        _drain(parent, deadline)
+        # 4. The fork is at the same offsets.
+        stops = _committed(parent)
+        if fork.status not in ("running", "starting"):
+            fork.resume()
+        _await(lambda: _has_reached(fork, parent, stops), deadline, f"the fork {record.id} to reach the offsets of {parent.name}")
+        fork.pause()
+        # 5. Read the rest.
+        for difference in differences:
+            difference.settle()
+        _refuse_versions(plan, differences)
+        # 6. and 7.
+        offsets = _new_offsets(parent, fork, edit)
+        rows = [difference for difference in differences if difference.records]
+        applied = apply(parent, edit, rows=rows, offsets=offsets, promoted=record.name)
+        undo.pop_all()
+        if runs:
+            parent.resume()
+    return applied
+
+
+def _checked(parent: ApplicationCore, fork: ApplicationCore, record: ForkRecord, plan: ForkPlan, emit: str) -> EditPlan:
+    if emit not in EMIT:
+        raise CallError(f"emit must be 'from-now' or 'diff', got {emit!r}", hint="'diff' writes the corrections of what was written since, too")
+    if parent.detached or parent.run_of_another_kernel() is not None:
+        raise IllegalStateError(
+            f"{parent.name} is driven by another process", hint="promote in the process that drives it; or app.edit(…) without its rows"
+        )
+    if parent.status not in ("running", "paused", "stopped", "starting"):
+        raise IllegalStateError(f"{parent.name} is {parent.status}", hint="start it again, or drop the fork")
+    parent.finish_start()
+    if fork.status == "failed":
+        raise IllegalStateError(f"the fork {record.id} has failed: {fork.error}", hint="drop it: fork.drop()")
+    if parent.versions[-1].number != record.base_version:
+        raise IllegalStateError(
+            f"{parent.name} runs version {parent.versions[-1].number}, and the fork {record.name!r} was made from version {record.base_version}",
+            hint="drop the fork and make another: app.fork(…)",
+        )
+    edit = plan_edit(parent, plan.edit.topology, plan.edit.definition, config=plan.edit.config, program=plan.edit.program)
+    if edit.diff.refused:
+        store = edit.diff.refused[0]
+        raise TopologyError(
+            f"store {store.name!r} of the fork has other rows than that of {parent.name}, and both have one changelog: {store.reason}",
+            hint="give the store a new name, and fork again",
+            store=store.name,
+            plan=str(edit.diff),
+        )
+    refuse_misreads(edit)
+    return edit
+
+
+# ---- at the same offsets
+
+
+def _await(condition: Callable[[], bool], deadline: float, what: str) -> None:
+    while not condition():
+        if time.monotonic() > deadline:
+            raise IllegalStateError(f"waited for {what}", hint="promote again with a longer timeout=; nothing was changed")
+        time.sleep(_WAIT_SECONDS)
+
+
+def _go_on(*apps: ApplicationCore | None) -> None:
+    for app in apps:
+        if app is not None and app.status in ("paused", "stopped"):
+            app.resume()
+
+
+def _resolved(app: ApplicationCore) -> ResolvedTopology:
+    return check(app.client.admin, app.topology, app.name, app.config)
+
+
+def _inputs(app: ApplicationCore) -> list[TopicPartition]:
+    return sorted({at for of in _resolved(app).tasks.values() for at in of})
+
+
+def _committed(app: ApplicationCore) -> dict[TopicPartition, int]:
+    return {at: found.offset for at, found in app.client.admin.committed_offsets(app.name, _inputs(app)).items()}
+
+
+def _between(app: ApplicationCore) -> set[TopicPartition]:
+    """Return the inputs that the application writes itself."""
+    own = {internal_topic(app.name, topic) for topic in app.topology.internal_topics}
+    written = own | (set(app.topology.sink_topics()) - set(app.topology.internal_topics))
+    return {at for at in _inputs(app) if at.topic in written}
+
+
+def _is_close(parent: ApplicationCore, fork: ApplicationCore) -> bool:
+    """Return whether the fork has committed what the parent had committed before the call."""
+    mine, theirs = _committed(fork), _committed(parent)
+    shared = theirs.keys() & mine.keys()
+    rate = max(parent.counts_reader.read().per_second, 0)
+    return sum(max(0, theirs[at] - mine[at]) for at in shared) <= max(1000, rate)
+
+
+def _has_reached(fork: ApplicationCore, parent: ApplicationCore, stops: Mapping[TopicPartition, int]) -> bool:
+    if fork.status == "failed":
+        raise IllegalStateError(f"the fork {fork.name} has failed: {fork.error}", hint="nothing was changed; drop it: fork.drop()")
+    admin, resolved = fork.client.admin, _resolved(fork)
+    inputs = sorted({at for of in resolved.tasks.values() for at in of})
+    committed = admin.committed_offsets(fork.name, inputs)
+    between = _between(fork)
+    ends = admin.end_offsets(between, isolation="read_uncommitted")
+    shared = {at: stop for at, stop in stops.items() if at in inputs and at not in between}
+    waiting = waiting_records(resolved.tasks, committed)
+    return progress_of({at: found.offset for at, found in committed.items()}, shared, ends, waiting).is_complete
+
+
+def _drain(parent: ApplicationCore, deadline: float) -> None:
+    """Let the parent at rest process what its tasks have written to each other, and what waits in asynchronous nodes, and no more."""
+    admin, resolved, between = parent.client.admin, _resolved(parent), _between(parent)
+    committed = admin.committed_offsets(parent.name, _inputs(parent))
+    ends = admin.settled_end_offsets(between)
+    offsets = {at: found.offset for at, found in committed.items()}
+    if progress_of(offsets, {}, ends, waiting_records(resolved.tasks, committed)).is_complete:
+        return
+    from kstreams_repl.host.spark.deployment import Deployment
+
+    deployment = parent.deployment
+    assert isinstance(deployment, Deployment)
+    stops = {at: offset for at, offset in offsets.items() if at not in between}
+    ended: list[bool] = []
+    parent.run(lambda: ended.append(deployment.run_to(stops, max(1.0, deadline - time.monotonic()))))
+    if not ended[0]:
+        raise IllegalStateError(
+            f"waited for {parent.name} to process what its tasks have written to each other", hint="promote again with a longer timeout="
+        )
+
+
+def _new_offsets(parent: ApplicationCore, fork: ApplicationCore, edit: EditPlan) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return the fork's offsets of inputs that its parent does not read yet."""
+    from kstreams_repl.host.spark.planning.plan_builder import create_internal_topics
+
+    admin = parent.client.admin
+    resolved = check(admin, edit.topology, parent.name, edit.config)
+    create_internal_topics(admin, resolved, edit.config)  # the transaction writes to changelogs of new stores
+    known, between = _committed(parent), _between(fork)
+    found = admin.committed_offsets(fork.name, _inputs(fork))
+    return {at: (of.offset, of.metadata) for at, of in found.items() if at not in known and at not in between}
+
+
+# ---- rows
+
+
+def _differences(
+    parent: ApplicationCore, fork: ApplicationCore, record: ForkRecord, plan: ForkPlan, work: Path, *, outputs: bool
+) -> list[Difference]:
+    client, admin, found = parent.client, parent.client.admin, []
+    bases = {topic: {int(n): offset for n, offset in of.items()} for topic, of in record.bases.items()}
+    tasks = {
+        (store.name, task.partition): task for task, spec in specs_of(fork).items() for store in spec.subtopology.stores
+    }
+    counts = admin.topics()
+    for store in fork.topology.stores.values():
+        if not store.logging or store.source_topic is not None:
+            continue
+        mine, theirs = changelog_topic(fork.name, store.name), changelog_topic(parent.name, store.name)
+        begun = bases.get(theirs)
+        tail = None if begun is None else Tail(client.settings, admin, theirs, begun)
+        base = _Base(fork, store, {n: tasks[store.name, n] for n in range(counts[mine])}, work)
+        found.append(Difference(store.name, theirs, Tail(client.settings, admin, mine, {}), tail, base.before))
+    for topic, own in record.outputs.items() if outputs else ():
+        if topic not in plan.edit.topology.sink_topics() or topic in plan.runs.loops:
+            continue
+        since = {int(n): offset for n, offset in record.since.get(topic, {}).items()}
+        theirs_tail = Tail(client.settings, admin, topic, since)
+        before = partial(_written_before, parent, topic, since)
+        found.append(Difference(topic, topic, Tail(client.settings, admin, own, {}), theirs_tail, before, by_value=True))
+    return found
+
+
+class _Base:
+    """The rows with which a fork's store began."""
+
+    def __init__(self, fork: ApplicationCore, store: StoreBuilder, tasks: Mapping[int, TaskId], work: Path) -> None:
+        self._fork, self._store, self._tasks, self._work = fork, store, tasks, work
+
+    def before(self, places: Collection[Place]) -> dict[Place, Last]:
+        """Return the records of these keys, as they were."""
+        found: dict[Place, Last] = {}
+        if self._store.kind is StoreKind.VERSIONED:
+            return found
+        for number in {place[0] for place in places}:
+            keys = [key for at, key in places if at == number]
+            with LmdbSnapshot(self._fetched(self._tasks[number])) as base, base.transaction() as view:
+                for key in keys if self._store.name in base.names() else ():
+                    row = view.get(self._store.name, row_key(self._store, key))
+                    if row is not None:
+                        found[number, key] = logged_row(self._store, row)
+        return found
+
+    def _fetched(self, task: TaskId) -> Path:
+        path = self._work / str(task)
+        if not path.exists():
+            directory = snapshot_directory(self._fork.config[SNAPSHOT_DIR])
+            fetch_snapshot(directory, self._fork.name, str(task), path, lambda manifest: None)
+        return path
+
+
+def _written_before(parent: ApplicationCore, topic: str, since: Mapping[int, int], places: Collection[Place]) -> dict[Place, Last]:
+    """Return the last records of keys of an output before the fork began."""
+    wanted, found = set(places), {}
+    ranges = ranges_of(parent.client.admin, topic, end=since)
+    for at, batch in read_ranges(parent.client.settings, ranges):
+        headers = batch.headers or [None] * len(batch)
+        for key, value, timestamp, own in zip(batch.keys, batch.values, batch.timestamps, headers, strict=True):
+            if key is not None and (at.partition, key) in wanted:
+                found[at.partition, key] = value, timestamp, list(own or ())
+    return {place: last for place, last in found.items() if last[0] is not None}
+
+
+def _refuse_versions(plan: ForkPlan, differences: Collection[Difference]) -> None:
+    """A versioned store keeps what was replaced: one record cannot take back another one's version."""
+    for difference in differences:
+        store = plan.topology.stores.get(difference.store)
+        if store is not None and store.kind is StoreKind.VERSIONED and difference.theirs is not None and difference.records:
+            raise TopologyError(
+                f"versioned store {store.name!r} of the fork has other versions than that of its parent, which cannot be taken back",
+                hint="give the store a new name, and fork again",
+                store=store.name,
+            )
