@@ -14,6 +14,7 @@ from kernel_ext.live.progress_bar import ProgressBar
 from kernel_ext.live.side_panel import SidePanel
 from kernel_ext.magics.arguments import give_help
 from kernel_ext.magics.batch_magics import BatchMagics
+from kernel_ext.magics.fork_magics import ForkMagics
 from kernel_ext.magics.completion import NameMatcher
 from kernel_ext.magics.query_magic import QueryMagics
 from kernel_ext.magics.topo_magics import TopoMagics
@@ -40,6 +41,7 @@ class Extension:
         self._matcher = NameMatcher(self.workspace)
         self._magics = TopoMagics(shell, self.workspace)
         self._batch_magics = BatchMagics(shell, self.workspace)
+        self._fork_magics = ForkMagics(shell, self.workspace)
         self._queries = QueryMagics(shell, self.workspace)
         self._stale = StaleNodes(self.workspace)
         self._cells.after_cell(self._stale.check)
@@ -54,7 +56,7 @@ class Extension:
         install()
         in_kernel = getattr(self.shell, "kernel", None) is not None
         report_to(print, ProgressBar if in_kernel else None)  # a terminal cannot update what it has shown
-        for magics in (self._magics, self._batch_magics, self._queries):
+        for magics in (self._magics, self._batch_magics, self._fork_magics, self._queries):
             give_help(magics)
             self.shell.register_magics(magics)
         if self._magics not in self.shell.configurables:  # for %config
@@ -70,7 +72,7 @@ class Extension:
         print(self.greeting())
 
     def unload(self) -> None:
-        for registered in (self._magics, self._batch_magics, self._queries):
+        for registered in (self._magics, self._batch_magics, self._fork_magics, self._queries):
             for kind, magics in registered.magics.items():
                 for name in magics:
                     self.shell.magics_manager.magics[kind].pop(name, None)

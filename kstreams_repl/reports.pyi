@@ -57,6 +57,13 @@ from kstreams_repl.repl.session.application.batch.batch_report import (
 )
 from kstreams_repl.repl.session.application.edits.edit import EditPlan as EditPlan
 from kstreams_repl.repl.session.application.edits.versions import Version as Version
+from kstreams_repl.repl.session.application.forks.fork import (
+    Fork as Fork,
+)
+from kstreams_repl.repl.session.application.forks.fork import (
+    Forks as Forks,
+)
+from kstreams_repl.repl.session.application.forks.fork_plan import ForkPlan as ForkPlan
 from kstreams_repl.repl.session.application.life.listeners import (
     Listeners as Listeners,
 )

@@ -21,6 +21,7 @@ from kstreams_repl.engine.config import KEYS
 from kstreams_repl.engine.dsl.graph.call_log import Handle
 from kstreams_repl.repl.inspection.sandbox import quote_identifier
 from kstreams_repl.repl.session import Application, Session
+from kstreams_repl.repl.session.application.forks.fork_record import read_records
 from kstreams_repl.repl.session.application.savepoints.savepoints import all_savepoints
 from kstreams_repl.repl.session.views.tables.sql_catalog import all_stores
 
@@ -152,6 +153,11 @@ class NameMatcher:
             return [*self._groups(), "--describe"]
         if magic == "topo_query":
             return [*self._stores(), "--from", "--to", "--as-of"]
+        if magic in ("topo_promote", "topo_drop"):
+            session = self._workspace.current
+            return [] if session is None else [record.id for record in read_records(session.directory.path)]
+        if magic == "topo_fork":
+            return [*self._workspace.names(), "--dry-run", "--allow"]
         if magic == "topo_edit":
             return [*self._workspace.names(), *self._nodes(), "--dry-run", "--reset-state"]
         return self._workspace.names()

@@ -41,7 +41,7 @@ EXPECTED = {
     "kstreams_repl.recipes": "Notebook list open search",
     "kstreams_repl.reports": """
         Admin ApplicationReport ApplicationState Applications BatchReport Cause Causes Chart ChartKind Cleanup CommittedOffset
-        Counts Debugger DescribedNode DescribedSubtopology DiffText EditPlan InstanceReport LeftApplication Listeners Look Markup
+        Counts Debugger DescribedNode DescribedSubtopology DiffText EditPlan Fork ForkPlan Forks InstanceReport LeftApplication Listeners Look Markup
         Metric MetricsView NodeCount NodeRate NodeSample NodeVisit PartitionRange Picture Problem Program ReadRecord RecordTrace
         Records Reset Retries RetryReport RunProgress Sample Saved SavedVersion Savepoint SentRecord SessionFiles SqlResult
         StoreAccess Table TaskReport TopicDescription TopologyDescription TracedRecord UncaughtResponse Version WaitingRecord
@@ -63,12 +63,12 @@ EXPECTED = {
 SESSION = [
     "admin", "applications", "attach", "bootstrap_servers", "cleanup", "close", "closed", "create_topic", "delete_topic", "deploy",
     "detached",
-    "files", "logs", "master", "plan", "produce", "produce_table", "read", "record", "reset", "run_batch", "sample", "savepoints",
+    "files", "forks", "logs", "master", "plan", "produce", "produce_table", "read", "record", "reset", "run_batch", "sample", "savepoints",
     "schema", "serdes_of", "settings", "spark", "spark_frame", "sql", "start", "started", "topics", "values", "variables",
 ]  # fmt: skip
 APPLICATION = [
     "all_local_store_partition_lags", "apply", "batch_progress", "batch_report", "bootstrap_servers", "changes",
-    "config", "counts", "debug", "describe", "diff", "edit", "error", "explain", "export", "failed_record", "generation", "listen", "log",
+    "config", "counts", "debug", "describe", "diff", "edit", "error", "explain", "export", "failed_record", "fork", "generation", "listen", "log",
     "metadata_for_all_clients", "metrics", "name", "node_rates", "pause", "picture", "query",
     "query_metadata_for_key", "query_token_path", "remaining", "reports", "restarts", "resume", "retries", "rollback", "savepoint",
     "serve", "skip", "sql", "standing", "start", "status", "stop", "store", "stores", "streams_metadata_for_store", "tail", "tap",

@@ -1,8 +1,8 @@
 """By which records a fork's stores and outputs differ from its parent's, read from their topics alone.
 
 Fork and parent had the same rows when the fork began. So only keys that one of them has written since can differ: those in the fork's own
-changelog, and those in the parent's from where it ended then. Both are read as they grow (`read`), so that what is left to read when both
-are at rest is little. The row that only the parent has changed is, in the fork, still the one that both began with: it is in the fork's base.
+changelog, and those in the parent's from where it ended then. Both are read as they grow (`read`), so that little is left to read when
+both are at rest. The row that only the parent has changed is, in the fork, still the one that both began with: it is in the fork's base.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Difference:
         store, changelog: whose, and the parent's topic.
         mine, theirs: the fork's and the parent's records since the fork began; of a store that is new the parent has none.
         before: what there was before.
-        compared: whether equal records are left out of account with their timestamps and headers; else by value alone.
+        by_value: whether records are equal if their values are; else their timestamps and headers count, too.
     """
 
     store: str

@@ -145,7 +145,7 @@ def _refuse_patterns(topology: Topology, plan: ForkPlan) -> None:
             covered = [topic for topic in plan.runs.outputs.values() if node.pattern.fullmatch(topic)]
             if covered:
                 raise TopologyError(
-                    f"source {node.name!r} reads topics of the pattern {node.pattern.pattern!r}, and so {covered[0]}, which the fork would write",
+                    f"source {node.name!r} reads topics like {node.pattern.pattern!r}: {covered[0]}, too, which the fork would write",
                     hint="give the fork another name, or the source a narrower pattern",
                     node=node.name,
                     topic=covered[0],

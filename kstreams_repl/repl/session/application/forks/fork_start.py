@@ -12,11 +12,12 @@ from __future__ import annotations
 import shutil
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from kstreams_repl.engine.commit.offset_metadata import decode
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.runtime.task import TaskSpec
 from kstreams_repl.engine.runtime.task_specs import task_specs
@@ -38,6 +39,7 @@ from kstreams_repl.repl.session.views.past.state.state_builder import StateBuild
 from kstreams_repl.system.errors import IllegalStateError, KStreamsError, TopologyError
 from kstreams_repl.system.types import TaskId, TopicPartition
 
+_WAIT_SECONDS = 0.02
 _COMMIT_SECONDS = 30.0
 """How long to wait for the first commit of every task, and for one that is in a store to be in the group's offsets."""
 
@@ -70,7 +72,14 @@ class ForkStart(Beginning):
     """
 
     def __init__(
-        self, parent: ApplicationCore, runs: ForkTopology, empty: tuple[str, ...], name: str, topology: Topology, config: StreamsConfig, own: Cleanup
+        self,
+        parent: ApplicationCore,
+        runs: ForkTopology,
+        empty: tuple[str, ...],
+        name: str,
+        topology: Topology,
+        config: StreamsConfig,
+        own: Cleanup,
     ) -> None:
         super().__init__(parent.client, name, topology, config, own=own, where=f"a commit of {parent.name}")
         self._parent, self._runs, self._empty = parent, runs, empty
@@ -97,7 +106,10 @@ class ForkStart(Beginning):
             copies = self._copies(specs, work / "copies")
             # 3. The commits.
             history = history_of(parent)
-            self.cut = cut = self._at_rest(history, specs, copies, since) if self._between(specs) else self._live(history, specs, copies, since)
+            least = {task: copies[task][1] if task in copies else 0 for task in specs}
+            self.cut = cut = Cut(self._chosen(history, least), since)
+            if between := self._between(specs):
+                self.cut = cut = self._at_rest(history, least, cut, between)
             # 4. The stores as of then.
             builder = StateBuilder(parent, history, cut.commits, copies={task: path for task, (path, _) in copies.items()})
             builder.fill(work / "state")
@@ -123,39 +135,37 @@ class ForkStart(Beginning):
         written = own | (set(self._parent.topology.sink_topics()) - set(self._parent.topology.internal_topics))
         return sorted(at for spec in specs.values() for at in spec.partitions if at.topic in written)
 
-    def _live(
-        self, history: CommitHistory, specs: Mapping[TaskId, TaskSpec], copies: Mapping[TaskId, tuple[Path, int]], since: Mapping[TopicPartition, int]
-    ) -> Cut:
-        """Choose the commits while the parent goes on."""
+    def _chosen(self, history: CommitHistory, least: Mapping[TaskId, int]) -> dict[TaskId, TaskCommit]:
+        """Return the last commit of each task, when the history has one that is not before the copies."""
         deadline = time.monotonic() + _COMMIT_SECONDS
         while True:
             history.update()
-            commits = {task: history.of(task)[-1] for task in specs if history.of(task)}
-            late = [task for task in specs if task not in commits or commits[task].commit_id < copies.get(task, (None, -1))[1]]
+            commits = {task: history.of(task)[-1] for task in least if history.of(task)}
+            late = [task for task, commit_id in least.items() if task not in commits or commits[task].commit_id < commit_id]
             if not late:
-                return Cut(commits, since)
-            if time.monotonic() > deadline or self._parent.status not in ("running", "starting"):
+                return commits
+            if time.monotonic() > deadline:
                 raise IllegalStateError(
                     f"task {late[0]} of {self._parent.name} has no commit to begin at", hint="fork it when it has committed once: app.wait()"
                 )
-            time.sleep(0.05)
+            time.sleep(_WAIT_SECONDS)
 
-    def _at_rest(
-        self, history: CommitHistory, specs: Mapping[TaskId, TaskSpec], copies: Mapping[TaskId, tuple[Path, int]], since: Mapping[TopicPartition, int]
-    ) -> Cut:
+    def _at_rest(self, history: CommitHistory, least: Mapping[TaskId, int], cut: Cut, between: Sequence[TopicPartition]) -> Cut:
         """Choose the commits while the parent is paused for it."""
         parent, admin, began = self._parent, self.client.admin, time.monotonic()
         runs = parent.status in ("starting", "running")
         if runs:
             parent.pause()
         try:
-            cut = self._live(history, specs, copies, since)
-            ends = admin.settled_end_offsets(self._between(specs))
-            since = admin.settled_end_offsets(since)
+            ends, since = admin.settled_end_offsets(between), admin.settled_end_offsets(cut.since)
+            inputs = [at for commit in cut.commits.values() for at in commit.commits]
+            last = {at: decode(found.metadata).commit_id for at, found in admin.committed_offsets(parent.name, inputs).items()}
+            final = {task: max(last.get(at, least[task]) for at in commit.commits) for task, commit in cut.commits.items()}
+            commits = self._chosen(history, final)
         finally:
             if runs:
                 parent.resume()
-        return replace(cut, since=since, ends=ends, gap_seconds=time.monotonic() - began if runs else 0.0)
+        return Cut(commits, since, ends, time.monotonic() - began if runs else 0.0)
 
     def _outputs(self) -> list[TopicPartition]:
         known = self.client.admin.topics()

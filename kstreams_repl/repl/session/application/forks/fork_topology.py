@@ -69,7 +69,7 @@ def fork_topology(topology: Topology, config: StreamsConfig, fork_id: str, allow
     if calls:
         raise TopologyError(
             f"asynchronous node {min(calls)!r} would call out for every record that the application calls out for, too",
-            hint=f"allow it: allow=[{min(calls)!r}]; or write its results ahead (durable=True), so that a fork has the application's answers",
+            hint=f"allow it: allow=[{min(calls)!r}]; or keep its results (durable=True): then a fork has the application's answers",
             node=min(calls),
         )
     left_out = {name: effect for name, effect in effects.items() if name not in allowed}

@@ -1,7 +1,7 @@
 """Promote a fork: its topology becomes the next version of its parent, and its rows the parent's, in one transaction.
 
-Numbered: 1. reject what cannot be promoted · 2. read how the two differ so far; wait until the fork is close behind · 3. pause the parent at a
-commit; if records wait between its tasks, let it process these · 4. the fork follows to the same offsets by itself; pause it · 5. read
+Numbered: 1. reject what cannot be promoted · 2. read how the two differ so far; wait until the fork is close behind · 3. pause the parent
+at a commit; if records wait between its tasks, let it process these · 4. the fork follows to the same offsets by itself; pause it · 5. read
 the rest · 6. in one transaction of the parent's control id write the rows by which the fork's stores differ, the corrections of
 the outputs if asked for, the offsets of inputs that are new, and the version (`state_migration`) · 7. start the parent's next generation ·
 8. drop the fork. Before the commit of 6 everything is the old application, after it everything is the new one: the next start reads the
@@ -44,7 +44,9 @@ EMIT = ("from-now", "diff")
 _WAIT_SECONDS = 0.02
 
 
-def promote_fork(parent: ApplicationCore, fork: ApplicationCore, record: ForkRecord, plan: ForkPlan, emit: str, seconds: float) -> EditPlan:
+def promote_fork(
+    parent: ApplicationCore, fork: ApplicationCore, record: ForkRecord, plan: ForkPlan, emit: str, seconds: float
+) -> EditPlan:
     """Promote a fork, as `Fork.promote`; all but dropping it."""
     # 1. Reject.
     edit = _checked(parent, fork, record, plan, emit)
@@ -87,7 +89,7 @@ def promote_fork(parent: ApplicationCore, fork: ApplicationCore, record: ForkRec
 
 def _checked(parent: ApplicationCore, fork: ApplicationCore, record: ForkRecord, plan: ForkPlan, emit: str) -> EditPlan:
     if emit not in EMIT:
-        raise CallError(f"emit must be 'from-now' or 'diff', got {emit!r}", hint="'diff' writes the corrections of what was written since, too")
+        raise CallError(f"emit must be 'from-now' or 'diff', got {emit!r}", hint="'diff' also corrects what was written since the fork")
     if parent.detached or parent.run_of_another_kernel() is not None:
         raise IllegalStateError(
             f"{parent.name} is driven by another process", hint="promote in the process that drives it; or app.edit(…) without its rows"
@@ -99,9 +101,11 @@ def _checked(parent: ApplicationCore, fork: ApplicationCore, record: ForkRecord,
         raise IllegalStateError(f"the fork {record.id} has failed: {fork.error}", hint="drop it: fork.drop()")
     if parent.versions[-1].number != record.base_version:
         raise IllegalStateError(
-            f"{parent.name} runs version {parent.versions[-1].number}, and the fork {record.name!r} was made from version {record.base_version}",
+            f"{parent.name} runs version {parent.versions[-1].number}, fork {record.name!r} was made from version {record.base_version}",
             hint="drop the fork and make another: app.fork(…)",
         )
+    if len(fork.versions) > 1:
+        raise IllegalStateError(f"the fork {record.id} was edited since", hint="drop it, and fork with the topology that it has now")
     edit = plan_edit(parent, plan.edit.topology, plan.edit.definition, config=plan.edit.config, program=plan.edit.program)
     if edit.diff.refused:
         store = edit.diff.refused[0]
