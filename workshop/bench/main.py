@@ -18,6 +18,7 @@ BENCHES = {
     "memory": "workshop.bench.memory",
     "nexmark": "workshop.bench.nexmark",
     "notebook": "workshop.bench.notebook",
+    "fork": "workshop.bench.fork",
     "past": "workshop.bench.past",
     "python-peers": "workshop.bench.python_peers",
     "queries": "workshop.bench.queries",

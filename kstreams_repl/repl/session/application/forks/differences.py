@@ -92,14 +92,14 @@ class Difference:
         theirs = {} if self.theirs is None else self.theirs.last
         for place, last in self.mine.last.items():
             if not self._same(theirs.get(place), last):
-                yield self._record(place, last)
+                yield self._record(place, last, theirs.get(place))
         only_there = [place for place in theirs if place not in self.mine.last]
         before = self.before(only_there) if only_there else {}
         for place in only_there:
             was = before.get(place)
             last = (None, theirs[place][1], []) if was is None else was
             if not self._same(theirs[place], last):
-                yield self._record(place, last)
+                yield self._record(place, last, theirs[place])
 
     def _same(self, theirs: Last | None, mine: Last) -> bool:
         if theirs is None:
@@ -107,6 +107,8 @@ class Difference:
         both_gone = theirs[0] is None and mine[0] is None
         return both_gone or (theirs[0] == mine[0] if self.by_value else theirs == mine)
 
-    def _record(self, place: Place, last: Last) -> TopicRecord:
+    def _record(self, place: Place, last: Last, corrected: Last | None) -> TopicRecord:
         value, timestamp, headers = last
+        if self.by_value and corrected is not None:  # a correction is no older than what it corrects
+            timestamp = max(timestamp, corrected[1])
         return self.changelog, place[0], place[1], value, timestamp, headers

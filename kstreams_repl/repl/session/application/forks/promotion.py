@@ -251,11 +251,15 @@ class _Base:
             return found
         for number in {place[0] for place in places}:
             keys = [key for at, key in places if at == number]
-            with LmdbSnapshot(self._fetched(self._tasks[number])) as base, base.transaction() as view:
-                for key in keys if self._store.name in base.names() else ():
-                    row = view.get(self._store.name, row_key(self._store, key))
-                    if row is not None:
-                        found[number, key] = logged_row(self._store, row)
+            with LmdbSnapshot(self._fetched(self._tasks[number])) as base:
+                if self._store.name not in base.names():
+                    continue
+                base.tree(self._store.name)  # before the transaction, which would not see its handle
+                with base.transaction() as view:
+                    for key in keys:
+                        row = view.get(self._store.name, row_key(self._store, key))
+                        if row is not None:
+                            found[number, key] = logged_row(self._store, row)
         return found
 
     def _fetched(self, task: TaskId) -> Path:

@@ -1,0 +1,90 @@
+"""How long until a fork runs, and what it costs the application beside it.
+
+An application counts records by key, as fast as it can, from a topic with each of `keys` keys once and `records` further records. When every
+key has a row it is forked, the fork runs beside it, and is dropped. The application's records per second are measured before, while the fork
+is made, while it runs, and after.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from pathlib import Path
+
+import click
+
+from kstreams_repl.engine.config import EXACTLY_ONCE_V2
+from kstreams_repl.repl.session.application.application import Application
+from workshop.bench.rig import json_output, workloads
+from workshop.bench.rig.probe import await_running
+from workshop.bench.rig.testbed import Testbed, open_testbed, where
+from workshop.bench.rig.workloads import Topics
+
+BENCH = "fork"
+_STEP_SECONDS = 0.05
+_READY_SECONDS = 120.0
+
+
+@click.command(help="Seconds until a fork runs, and records per second of the application before, beside and after it.")
+@click.option("--records", type=click.IntRange(1000), default=10_000_000, show_default=True)
+@click.option("--keys", type=click.IntRange(1), default=1_000_000, show_default=True)
+@click.option("--instances", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--seconds", type=click.FloatRange(1), default=5.0, show_default=True, help="of each measurement")
+@click.option("--rate", type=click.IntRange(0), default=0, show_default=True, help="records/s that arrive meanwhile; 0: all are there")
+@where
+def main(
+    records: int, keys: int, instances: int, seconds: float, rate: int, bootstrap: str | None, directory: Path | None
+) -> None:
+    """Print one line per case."""
+    json_output.emit_machine()
+    with open_testbed(bootstrap, directory) as testbed:
+        first = int(time.time() * 1000) - records // 1000 - 1
+        topics = Topics(f"bench-fork-{records}-{keys}", "", "bench-output")
+        rows = itertools.chain(workloads.table_rows(keys, at_ms=first), workloads.stream_rows(0 if rate else records, keys, first_ms=first))
+        testbed.fill(topics.input, keys + (0 if rate else records), rows)
+        testbed.fresh_topic(topics.output)
+        config = {"processing.guarantee": EXACTLY_ONCE_V2, "num.stream.threads": instances}
+        app = testbed.session.deploy(workloads.topology("count", topics), "bench-fork", config=config)
+        facts = {"records": records, "keys": keys, "instances": instances, "load": rate}
+        try:
+            await_running(app)
+            while _committed(testbed, app) < keys:
+                time.sleep(_STEP_SECONDS)
+            before = _rate(testbed, app, seconds)
+            began, offsets = time.monotonic(), _committed(testbed, app)
+            fork = app.fork("beside", workloads.topology("count", topics))
+            made = time.monotonic() - began
+            while (time.monotonic() - began) < _READY_SECONDS and not _runs(fork.application):
+                time.sleep(_STEP_SECONDS)
+            ready = time.monotonic() - began
+            meanwhile = (_committed(testbed, app) - offsets) / ready
+            beside = _rate(testbed, app, seconds)
+            rows_there = fork.application.store("counts").count()
+            began = time.monotonic()
+            fork.drop()
+            dropped = time.monotonic() - began
+            after = _rate(testbed, app, seconds)
+            json_output.emit(BENCH, "until the fork is started", round(made, 2), "s", rows=rows_there, **facts)
+            json_output.emit(BENCH, "until the fork runs", round(ready, 2), "s", **facts)
+            json_output.emit(BENCH, "drop", round(dropped, 2), "s", **facts)
+            named = {"before": before, "while it is made": meanwhile, "while it runs": beside, "after": after}
+            for case, value in named.items():
+                json_output.emit(BENCH, f"the application, {case}", round(value), "records/s", of_before=round(value / before, 3), **facts)
+        finally:
+            app.stop()
+            testbed.session.cleanup("bench-fork")
+
+
+def _committed(testbed: Testbed, app: Application) -> int:
+    return sum(found.offset for found in testbed.admin.committed_offsets(app.name, stable=False).values())
+
+
+def _rate(testbed: Testbed, app: Application, seconds: float) -> float:
+    began, offsets = time.monotonic(), _committed(testbed, app)
+    time.sleep(seconds)
+    return (_committed(testbed, app) - offsets) / (time.monotonic() - began)
+
+
+def _runs(app: Application) -> bool:
+    instances = app.reports.instances
+    return app.status == "running" and bool(instances) and all(instance.state == "running" for instance in instances)
