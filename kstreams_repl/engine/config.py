@@ -349,7 +349,7 @@ KEYS: dict[str, Key] = {
         _boolean, False, "Stores begin with a snapshot, as those of a fork: without one that fits they are not restored."
     ),
     FOLLOWED: Key(
-        _optional_text, None, "Application whose committed offsets bound the input, as those of its parent bound a fork's; None: none."
+        _name, None, "Application whose committed offsets bound the input, as those of its parent bound a fork's; None: none."
     ),
     "repl.outer.join.emit.interval.ms": Key(
         _at_least(0), 1000, "Interval (wall clock) at which left and outer stream-stream joins emit results that are due."

@@ -107,8 +107,7 @@ class Output:
 
 
 @pytest.fixture
-def session(broker: Any, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[ks.Session]:
-    spark = request.getfixturevalue("spark")
+def session(broker: Any, spark: Any, tmp_path: Path) -> Iterator[ks.Session]:
     with ks.Session(ClientSettings(broker.bootstrap_servers), spark=spark, directory=SessionDirectory(tmp_path)) as session:
         session.topic_configs["retention.ms"] = "-1"
         yield session

@@ -14,6 +14,8 @@ import pytest
 import kstreams_repl as ks
 from kstreams_repl.host.kafka.clients import ClientSettings
 from kstreams_repl.repl.session.session_directory import SessionDirectory
+from tests.faults.paid_service import PaidService
+from tests.faults.paid_service import paying as ask
 from tests.spark.hosting import settle, spark
 
 __all__ = ["spark"]
@@ -127,3 +129,29 @@ def test_a_promoted_fork_is_the_application_with_its_rows(session: ks.Session) -
     assert app.wait(120)
     expected += ends(600, 700, 8)
     assert {key: app.store("ends").get(key) for key in expected} == expected
+
+
+def paying(topic: str, out: str, port: int, *, suffix: str = "") -> ks.StreamsBuilder:
+    builder = ks.StreamsBuilder()
+    stream = builder.stream(topic, key_serde="bytes", value_serde="bytes")
+    paid = stream.map_values_async(ask(port), name="pay", durable=True, value_serde="bytes", result_serde="bytes")
+    paid.map_values(lambda value: value + suffix.encode(), name="suffix").to(out, key_serde="bytes", value_serde="bytes")
+    return builder
+
+
+def test_a_fork_calls_out_only_for_what_its_parent_has_no_answer_of(session: ks.Session) -> None:
+    name, service = f"app-{uuid.uuid4().hex[:8]}", PaidService(5)
+    topic, out = f"{name}-in", f"{name}-out"
+    session.create_topic(out, partitions=2)
+    try:
+        session.produce(topic, [(b"k%d" % (n % 9), b"%d" % n) for n in range(60)], partitions=2, key_serde="bytes", value_serde="bytes")
+        app = session.deploy(paying(topic, out, service.port), name, config=CONFIG)
+        assert app.wait(120) and service.asked.total() == 60
+        fork = app.fork("louder", paying(topic, out, service.port, suffix="!"))
+        session.produce(topic, [(b"k%d" % (n % 9), b"%d" % n) for n in range(60, 160)], key_serde="bytes", value_serde="bytes")
+        assert app.wait(120)
+        written = lambda: sorted(record.value for record in session.read(fork.outputs[out], None, value_serde="bytes"))  # noqa: E731
+        settle(lambda: written() == sorted(b"%d!" % n for n in range(60, 160)), "the fork's output", story=written)
+        assert service.asked.total() == 160
+    finally:
+        service.close()

@@ -53,7 +53,7 @@ def test_arguments_are_spelled_out(method: str, arguments: set[str]) -> None:
 def test_a_dry_run_is_asked_for_everywhere_by_the_same_argument() -> None:
     """Never the default; `session.plan` is that of `deploy`, whose answer is a running application (docs/tasks/building.md)."""
     asked = {name: function for name, function in functions().items() if "dry_run" in inspect.signature(function).parameters}
-    assert set(asked) == {"Application.edit", "Session.cleanup", "Session.reset"}
+    assert set(asked) == {"Application.edit", "Application.fork", "Session.cleanup", "Session.reset"}
     for function in asked.values():
         assert inspect.signature(function).parameters["dry_run"].default is False
 

@@ -86,5 +86,5 @@ def _rate(testbed: Testbed, app: Application, seconds: float) -> float:
 
 
 def _runs(app: Application) -> bool:
-    instances = app.reports.instances
+    instances = app.reports.instances.values()
     return app.status == "running" and bool(instances) and all(instance.state == "running" for instance in instances)

@@ -130,10 +130,13 @@ class Instance:
         """Return the instance's call runner; started at the first call."""
         if self.calls is None:
             from kstreams_repl.host.instance.calls.call_runner import InstanceCallRunner  # brings asyncio
+            from kstreams_repl.host.kafka.followed_results import FollowedResultLog
             from kstreams_repl.host.kafka.result_log import BrokerResultLog
 
-            name = f"{self.plan.application_id}-{self.slot}"
-            self.calls = InstanceCallRunner(name, BrokerResultLog(self.plan.settings, self.clients.admin, name))
+            name, settings, admin = f"{self.plan.application_id}-{self.slot}", self.plan.settings, self.clients.admin
+            followed = self.followed
+            log = BrokerResultLog(settings, admin, name) if followed is None else FollowedResultLog(settings, admin, name, followed.results)
+            self.calls = InstanceCallRunner(name, log)
         return self.calls
 
     def task_pool(self) -> TaskPool:

@@ -62,6 +62,7 @@ BAD: dict[str, list[Any]] = {
     "repl.epoch.idle.ms": [-1, *_WHOLE],
     "repl.commit.eager.ms": [-2, *_WHOLE], "repl.async.drain.ms": [-1, *_WHOLE], "repl.snapshot.dir": _TEXT,
     "repl.snapshot.interval.ms": [99, *_WHOLE], "repl.snapshot.retention": [0, *_WHOLE], "repl.outer.join.emit.interval.ms": [-1, *_WHOLE],
+    "repl.follow": _NAME,
     "repl.source.serdes": ["x", "a=b", "a=nope:json"],
 }  # fmt: skip
 """By key; flags, choices and numbers that are not here have those of their parser."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Awaitable, Collection, Iterable, Mapping
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from kstreams_repl.engine.operators.streams.stream_async import AsyncKind, StreamAsync
 from kstreams_repl.engine.runtime.calls.call import Call
@@ -39,6 +39,14 @@ class ResultLog(Protocol):
         """
 
 
+@runtime_checkable
+class FollowedLog(Protocol):
+    """A log that another application's results arrive in, too: those of the application that this one is a fork of."""
+
+    def arrived(self, partition: TopicPartition) -> Iterable[tuple[bytes, bytes]]:
+        """Return the other application's rows (key, value) for a partition since the last call. From the task's thread."""
+
+
 class CallResults:
     """The results of a node's calls in one task.
 
@@ -57,11 +65,13 @@ class CallResults:
         self._open: dict[int, int] = {}
         self._left: list[int] = []
         self._end = 0
+        self._followed: FollowedLog | None = None
 
     def open(self, log: ResultLog) -> None:
         """Read the results of former owners."""
         rows, self._end = log.read(self.partition)
         self._found = {key: (value, offset) for key, value, offset in rows}
+        self._followed = log if isinstance(log, FollowedLog) else None
 
     def claim(self, call: Call) -> None:
         """Give a call that enters the node its result, if there is one."""
@@ -74,6 +84,9 @@ class CallResults:
         seen.update(b"%d" % call.timestamp)
         call.row_key = _PLACE.pack(context.partition, context.offset, call.index) + seen.digest() + context.topic.encode()
         stored = self._found.pop(call.row_key, None)
+        if stored is None and self._followed is not None:
+            self._found |= {key: (value, self._end) for key, value in self._followed.arrived(self.partition)}
+            stored = self._found.pop(call.row_key, None)
         if stored is not None:
             self._open[call.seq] = stored[1]
             call.found = stored[0]

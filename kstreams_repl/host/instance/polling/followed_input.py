@@ -5,7 +5,7 @@ loop, which holds records beyond those offsets back. A record that arrives is on
 
 - the leader goes first: what a fork costs, it costs after the leader's work;
 - at rest of the leader the fork ends exactly where it has stopped;
-- what the leader's asynchronous nodes have answered is known before the record comes (`answers`).
+- what the leader's asynchronous nodes have answered is known before the record comes (`host.kafka.followed_results`).
 
 The bounds are those of a bounded run whose stop offsets move (`input_bounds`). What the leader does not read, this application's own
 topics included, is not held back.
@@ -23,6 +23,7 @@ from kstreams_repl.host.instance.instance_clients import InstanceClients
 from kstreams_repl.host.instance.polling.input_bounds import InputBounds
 from kstreams_repl.host.instance.tasks.active_task import ActiveTask
 from kstreams_repl.host.kafka.clients import ClientSettings, make_consumer
+from kstreams_repl.host.kafka.followed_results import LeaderResults
 from kstreams_repl.host.kafka.group_admin import committed_by
 from kstreams_repl.host.kafka.group_offsets import pause, resume
 from kstreams_repl.system.errors import KStreamsError
@@ -82,9 +83,16 @@ class Leader:
 
 
 class FollowedInput(InputBounds):
-    """The bounds of one instance's input, which move with those of the leader."""
+    """The bounds of one instance's input, which move with those of the leader.
 
-    def __init__(self, leader: Leader, clients: InstanceClients, partitions: Iterable[TopicPartition]) -> None:
+    Attributes:
+        results: the durable results of the leader's asynchronous nodes.
+    """
+
+    def __init__(
+        self, leader: Leader, clients: InstanceClients, partitions: Iterable[TopicPartition], results: LeaderResults
+    ) -> None:
+        self.results = results
         self._leader, self._limits = leader, dict.fromkeys(partitions, -1)
         super().__init__(self._limits, clients)
         self._known: Mapping[TopicPartition, int] | None = None
@@ -158,6 +166,7 @@ class FollowedInput(InputBounds):
     def close(self) -> None:
         """End the thread."""
         self._leader.close()
+        self.results.close()
 
 
 def followed_input(plan: ApplicationPlan, slot: int, clients: InstanceClients) -> FollowedInput | None:
@@ -166,4 +175,10 @@ def followed_input(plan: ApplicationPlan, slot: int, clients: InstanceClients) -
     if leader is None or plan.stops is not None:
         return None
     partitions = [partition for spec in plan.assignment[slot] for partition in spec.partitions]
-    return FollowedInput(Leader(plan.settings, leader, partitions).start(), clients, partitions)
+    logs = [
+        (log, spec.task_id.partition)
+        for spec in plan.assignment[slot] for node in spec.subtopology.nodes
+        if (log := getattr(getattr(node, "operator", None), "result_log_name", None)) is not None
+    ]  # fmt: skip
+    results = LeaderResults(plan.settings, clients.admin, leader, plan.application_id, logs)
+    return FollowedInput(Leader(plan.settings, leader, partitions, results.read).start(), clients, partitions, results)

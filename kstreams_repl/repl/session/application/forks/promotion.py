@@ -79,8 +79,7 @@ def promote_fork(
         _refuse_versions(plan, differences)
         # 6. and 7.
         offsets = _new_offsets(parent, fork, edit)
-        rows = [difference for difference in differences if difference.records]
-        applied = apply(parent, edit, rows=rows, offsets=offsets, promoted=record.name)
+        applied = apply(parent, edit, rows=differences, offsets=offsets, promoted=record.name)
         undo.pop_all()
         if runs:
             parent.resume()
