@@ -14,8 +14,8 @@ from kernel_ext.live.progress_bar import ProgressBar
 from kernel_ext.live.side_panel import SidePanel
 from kernel_ext.magics.arguments import give_help
 from kernel_ext.magics.batch_magics import BatchMagics
-from kernel_ext.magics.fork_magics import ForkMagics
 from kernel_ext.magics.completion import NameMatcher
+from kernel_ext.magics.fork_magics import ForkMagics
 from kernel_ext.magics.query_magic import QueryMagics
 from kernel_ext.magics.topo_magics import TopoMagics
 from kernel_ext.stale_nodes import StaleNodes

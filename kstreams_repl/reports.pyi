@@ -56,7 +56,12 @@ from kstreams_repl.repl.session.application.batch.batch_report import (
     WrittenTable as WrittenTable,
 )
 from kstreams_repl.repl.session.application.edits.edit import EditPlan as EditPlan
-from kstreams_repl.repl.session.application.edits.versions import Version as Version
+from kstreams_repl.repl.session.application.edits.versions import (
+    Version as Version,
+)
+from kstreams_repl.repl.session.application.edits.versions import (
+    Versions as Versions,
+)
 from kstreams_repl.repl.session.application.forks.fork import (
     Fork as Fork,
 )

@@ -44,7 +44,7 @@ EXPECTED = {
         Counts Debugger DescribedNode DescribedSubtopology DiffText EditPlan Fork ForkPlan Forks InstanceReport LeftApplication Listeners Look Markup
         Metric MetricsView NodeCount NodeRate NodeSample NodeVisit PartitionRange Picture Problem Program ReadRecord RecordTrace
         Records Reset Retries RetryReport RunProgress Sample Saved SavedVersion Savepoint SentRecord SessionFiles SqlResult
-        StoreAccess Table TaskReport TopicDescription TopologyDescription TracedRecord UncaughtResponse Version WaitingRecord
+        StoreAccess Table TaskReport TopicDescription TopologyDescription TracedRecord UncaughtResponse Version Versions WaitingRecord
         WrittenTable
     """,
     "kstreams_repl.testing": """

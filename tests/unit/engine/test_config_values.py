@@ -96,7 +96,7 @@ def test_a_setting_and_an_argument_of_a_bounded_run_do_not_contradict_each_other
 
 
 ROOT = Path(__file__).parents[3]
-BY_A_CONSTANT = {"processing.guarantee", "repl.skip.records"}
+BY_A_CONSTANT = {"processing.guarantee", "repl.follow", "repl.skip.records", "repl.snapshot.required"}
 """Keys that the code reads by the name of a constant, or a property, of `config`."""
 
 

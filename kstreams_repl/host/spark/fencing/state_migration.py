@@ -23,13 +23,13 @@ from kstreams_repl.engine.serdes import Serde, session_windowed, time_windowed
 from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.host.instance.control.channel import ControlChannel
 from kstreams_repl.host.instance.initialization.task_initialization import fence_instances
-from kstreams_repl.host.journal.journal import TopicRecord
+from kstreams_repl.host.journal.journal import JournalControl, JournalReader, TopicRecord
 from kstreams_repl.host.kafka.admin import Admin
 from kstreams_repl.host.kafka.clients import ClientSettings
 from kstreams_repl.host.kafka.exact_metadata import OffsetAndMetadata
 from kstreams_repl.host.kafka.reading import OffsetRange, ranges_of, read_ranges
 from kstreams_repl.host.spark.fencing.generation_fencing import Generations, VersionText
-from kstreams_repl.system.errors import SchemaRegistryError, TopologyError
+from kstreams_repl.system.errors import KStreamsError, SchemaRegistryError, TopologyError
 from kstreams_repl.system.types import Deserialize, Headers, KeyValueMapper, TopicPartition
 
 TRANSACTION_MS = 600_000
@@ -237,6 +237,17 @@ def _undo(subjects: Subjects) -> None:
         subjects.undo()
 
 
+def _took_effect(settings: ClientSettings, application_id: str, version: VersionText) -> bool:
+    """Return whether a transaction whose end was not answered was committed; from now on it cannot be any more."""
+    JournalControl(settings, application_id).close()
+    reader = JournalReader(settings, application_id, reports=False)
+    try:
+        desired = reader.catch_up(Admin(settings)).desired
+    finally:
+        reader.close()
+    return desired is not None and desired.version == version.number
+
+
 def migrate_stores(
     migrations: Collection[NewRows],
     version: VersionText,
@@ -271,8 +282,12 @@ def migrate_stores(
             rows = [row for migration in migrations if migration.changelog in there for row in migration.rows(settings, admin)]
             # 3. Rows and version in one transaction.
             failpoint("K5")
-            generations.announce(version, topic_records=rows, offsets=offsets)
-            failpoint("K6")
+            try:
+                generations.announce(version, topic_records=rows, offsets=offsets)
+                failpoint("K6")
+            except KStreamsError:
+                if not _took_effect(settings, application_id, version):
+                    raise
             failure.pop_all()
     finally:
         generations.close()

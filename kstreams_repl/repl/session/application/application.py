@@ -34,7 +34,8 @@ from kstreams_repl.repl.session.application.edits.edit import (
     plan_rollback,
 )
 from kstreams_repl.repl.session.application.edits.skip import skip
-from kstreams_repl.repl.session.application.edits.versions import Version
+from kstreams_repl.repl.session.application.edits.versions import Versions
+from kstreams_repl.repl.session.application.forks.fork_record import read_records
 from kstreams_repl.repl.session.application.life.listeners import Listeners
 from kstreams_repl.repl.session.application.life.state import ApplicationState
 from kstreams_repl.repl.session.application.life.wait import CaughtUp, wait_until
@@ -221,14 +222,19 @@ class Application:
     # ---- edits
 
     @property
-    def versions(self) -> list[Version]:
+    def versions(self) -> Versions:
         """The versions so far, the present one last: number, time, source text. They are kept across kernel restarts.
+
+        Displayed, they are a tree with the forks that there are; a version that was a fork says so (`Version.promoted`).
 
         Example:
             >>> [version.number for version in app.versions]
             [1]
         """
-        return self._core.versions
+        core = self._core
+        records = [] if core.client.closed else read_records(core.client.directory.path)
+        forks = [(fork.name, fork.base_version, fork.at_ms / 1000) for fork in records if fork.application == core.name]
+        return Versions(core.versions, forks)
 
     def edit(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import linecache
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from kstreams_repl.engine.config import StreamsConfig
@@ -19,6 +19,8 @@ from kstreams_repl.engine.topology.differences.node_diff import whole_code
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.spark.fencing.generation_fencing import VersionText
 from kstreams_repl.pictures.diff_text import DiffText
+from kstreams_repl.pictures.frames import Frames
+from kstreams_repl.pictures.table import Table
 from kstreams_repl.pictures.wording import counted, moment
 from kstreams_repl.repl.session.application.edits.topology_resolution import topology_of
 from kstreams_repl.repl.session.session_file import (
@@ -93,6 +95,39 @@ class Version:
         lines = counted(len(self.source.splitlines()), "line")
         promoted = f", promoted from fork {self.promoted!r}" if self.promoted else ""
         return f"Version({self.number}, {moment(self.at)}, {lines}{promoted}{'' if self.complete else ', for reading only'})"
+
+
+class Versions(Frames, list[Version]):
+    """The versions of an application, the present one last, displayed as a tree: with its forks, each below the version that it was made
+    from.
+
+    Args:
+        forks: of the application that there are now: name, version, time (seconds since 1970).
+    """
+
+    def __init__(self, versions: Iterable[Version] = (), forks: Iterable[tuple[str, int, float]] = ()) -> None:
+        super().__init__(versions)
+        self._forks = sorted(forks, key=lambda fork: fork[2])
+
+    def table(self) -> Table:
+        """Return one row for each version and fork.
+
+        Example:
+            >>> app.versions.table().rows[0][0]
+            'version 1'
+        """
+        rows: list[tuple[object, ...]] = []
+        for version in self:
+            what = f"promoted from fork {version.promoted}" if version.promoted else ""
+            rows.append((f"version {version.number}", moment(version.at), what or ("" if version.complete else "for reading only")))
+            rows += [(f"└ fork {name}", moment(at), "") for name, number, at in self._forks if number == version.number]
+        return Table.of(("version", "since", ""), rows)
+
+    def __repr__(self) -> str:
+        return list.__repr__(self)
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        return self.table()._repr_mimebundle_()
 
 
 class VersionHistory:
