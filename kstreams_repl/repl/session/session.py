@@ -229,6 +229,7 @@ class Session(TopicAccess):
             True
         """
         given = {**(config or {}), **{key.replace("_", "."): value for key, value in settings.items()}}
+        drop_orphans(self.client, self._applications)
         app = deploy(
             self.client,
             self._applications,
@@ -352,6 +353,7 @@ class Session(TopicAccess):
             >>> session.attach("word-count").name
             'word-count'
         """
+        drop_orphans(self.client, self._applications)
         known = self._applications.get(name)
         if known is not None and not known.outdated:
             known.definition = known.definition if topology is None else topology  # the running code stays

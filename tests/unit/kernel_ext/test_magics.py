@@ -41,3 +41,16 @@ def test_a_removal_is_listed_first(shell: InteractiveShell) -> None:  # noqa: F8
     run(shell, "%topo_stop app")
     result, _ = run(shell, "%topo_remove app --dry-run")
     assert result.success and "app-totals-changelog" in repr(result.result)
+
+
+def test_a_fork_is_planned_made_promoted_and_dropped_by_its_name(shell: InteractiveShell) -> None:  # noqa: F811
+    run(shell, "%topo_stop app")
+    run(shell, "app = session.deploy(b, 'app', config={'processing.guarantee': 'exactly_once_v2'}); app._core.finish_start()")
+    run(shell, "b.replace('kept', lambda key, value: value > 10)")
+    plan = run(shell, "%topo_fork app next b --dry-run")[0].result
+    assert ("output", "out", "written to app.next-out", "") in plan.table().rows and plan.id == "app.next"
+    for line in ("%topo_drop app.next", "%topo_promote app.next --emit diff"):
+        error = run(shell, line)[0].error_in_exec
+        assert "expected a fork, got 'app.next'; the forks are none" in str(error)
+    run(shell, "app.stop(); app = session.deploy(b, 'app')")
+    assert "runs at least once" in str(run(shell, "%topo_fork app next b")[0].error_in_exec)

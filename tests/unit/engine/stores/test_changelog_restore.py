@@ -18,7 +18,8 @@ from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
 from kstreams_repl.engine.stores.engine.memory import MemoryEnvironment
 from kstreams_repl.engine.stores.kinds import lru
 from kstreams_repl.engine.stores.log.changelog_restore import Restorer
-from kstreams_repl.engine.topology.store_builder import HISTORY_SUFFIX, StoreBuilder, StoreKind
+from kstreams_repl.engine.stores.log.changelog_rows import logged_row, row_key
+from kstreams_repl.engine.topology.store_builder import HISTORY_SUFFIX, KINDS_WITH_HEADERS, StoreBuilder, StoreKind
 from kstreams_repl.system.errors import SerializationError, TaskCorruptedError
 from kstreams_repl.system.types import RecordBatch, Windowed
 
@@ -250,3 +251,35 @@ def test_a_pending_record_is_read_or_refused(data: bytes, cut: int) -> None:
             PendingRow.decode(damaged)
         except SerializationError as error:
             assert error.hint
+
+
+@pytest.mark.parametrize(
+    ("kind", "described", "calls"),
+    [case for case in CASES if case[0] is not StoreKind.VERSIONED],
+    ids=[f"{number}-{case[0]}" for number, case in enumerate(CASES) if case[0] is not StoreKind.VERSIONED],
+)
+@pytest.mark.parametrize("headers", [False, True])
+def test_a_row_says_which_record_gave_it(
+    open_kind: Any, kind: StoreKind, described: dict[str, Any], calls: list[tuple[Any, ...]], headers: bool
+) -> None:
+    """What a fork writes to the changelog of its parent for a row that only the parent has changed."""
+    original = open_kind(kind, **described)
+    for name, *arguments in calls:
+        getattr(original.store, name)(*arguments)
+        original.store.flush()
+    builder = replace(original.builder, headers=headers and kind in KINDS_WITH_HEADERS)
+    environment, again = MemoryEnvironment(), MemoryEnvironment()
+    restorer = Restorer(builder, environment, "c-0")
+    restorer.apply(batch_of(original.sent))
+    restorer.finish(len(original.sent))
+    last = {record[0]: record for record in original.sent}
+    rows, records = environment.engine("st"), []
+    for key, record in last.items():
+        row = rows.get(row_key(builder, key))
+        assert (row is None) == (record[1] is None)
+        if row is not None:
+            records.append((key, *logged_row(builder, row)))
+            assert records[-1][1] == record[1]
+    restorer = Restorer(builder, again, "c-0")
+    restorer.apply(batch_of(records))
+    assert list(again.engine("st").range()) == list(rows.range())
