@@ -1,4 +1,4 @@
-"""A kernel that makes a fork, and promotes or drops it, to be killed. Arguments: broker, directory, application, verb (fork, promote, drop).
+"""A kernel that makes a fork, promotes or drops it, to be killed. Arguments: broker, directory, application, verb (fork, promote, drop).
 
 It says ``begin`` and ``done`` with each step; failpoints come from the environment (`engine.commit.failpoints`).
 """

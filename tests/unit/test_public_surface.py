@@ -41,7 +41,8 @@ EXPECTED = {
     "kstreams_repl.recipes": "Notebook list open search",
     "kstreams_repl.reports": """
         Admin ApplicationReport ApplicationState Applications BatchReport Cause Causes Chart ChartKind Cleanup CommittedOffset
-        Counts Debugger DescribedNode DescribedSubtopology DiffText EditPlan Fork ForkPlan Forks InstanceReport LeftApplication Listeners Look Markup
+        Counts Debugger DescribedNode DescribedSubtopology DiffText EditPlan Fork ForkPlan Forks InstanceReport
+        LeftApplication Listeners Look Markup
         Metric MetricsView NodeCount NodeRate NodeSample NodeVisit PartitionRange Picture Problem Program ReadRecord RecordTrace
         Records Reset Retries RetryReport RunProgress Sample Saved SavedVersion Savepoint SentRecord SessionFiles SqlResult
         StoreAccess Table TaskReport TopicDescription TopologyDescription TracedRecord UncaughtResponse Version Versions WaitingRecord
@@ -68,7 +69,8 @@ SESSION = [
 ]  # fmt: skip
 APPLICATION = [
     "all_local_store_partition_lags", "apply", "batch_progress", "batch_report", "bootstrap_servers", "changes",
-    "config", "counts", "debug", "describe", "diff", "edit", "error", "explain", "export", "failed_record", "fork", "generation", "listen", "log",
+    "config", "counts", "debug", "describe", "diff", "edit", "error", "explain", "export", "failed_record", "fork",
+    "generation", "listen", "log",
     "metadata_for_all_clients", "metrics", "name", "node_rates", "pause", "picture", "query",
     "query_metadata_for_key", "query_token_path", "remaining", "reports", "restarts", "resume", "retries", "rollback", "savepoint",
     "serve", "skip", "sql", "standing", "start", "status", "stop", "store", "stores", "streams_metadata_for_store", "tail", "tap",

@@ -8,21 +8,28 @@ is made, while it runs, and after.
 from __future__ import annotations
 
 import itertools
+import threading
 import time
 from pathlib import Path
 
 import click
 
+from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.engine.config import EXACTLY_ONCE_V2
+from kstreams_repl.host.kafka.clients import make_consumer
+from kstreams_repl.host.kafka.group_offsets import assign
+from kstreams_repl.host.kafka.reading import READ_GROUP
 from kstreams_repl.repl.session.application.application import Application
+from kstreams_repl.system.types import TopicPartition
 from workshop.bench.rig import json_output, workloads
 from workshop.bench.rig.probe import await_running
-from workshop.bench.rig.testbed import Testbed, open_testbed, where
+from workshop.bench.rig.testbed import Testbed, open_testbed, produce, where
 from workshop.bench.rig.workloads import Topics
 
 BENCH = "fork"
 _STEP_SECONDS = 0.05
 _READY_SECONDS = 120.0
+_FEED_SECONDS, _FEED_RECORDS = 0.05, 20
 
 
 @click.command(help="Seconds until a fork runs, and records per second of the application before, beside and after it.")
@@ -64,6 +71,9 @@ def main(
             fork.drop()
             dropped = time.monotonic() - began
             after = _rate(testbed, app, seconds)
+            gap, promoted = _promoted(testbed, app, topics)
+            json_output.emit(BENCH, "promote", round(promoted, 2), "s", **facts)
+            json_output.emit(BENCH, "promote, longest time without output", round(gap, 2), "s", **facts)
             json_output.emit(BENCH, "until the fork is started", round(made, 2), "s", rows=rows_there, **facts)
             json_output.emit(BENCH, "until the fork runs", round(ready, 2), "s", **facts)
             json_output.emit(BENCH, "drop", round(dropped, 2), "s", **facts)
@@ -73,6 +83,53 @@ def main(
         finally:
             app.stop()
             testbed.session.cleanup("bench-fork")
+
+
+def _changed(topics: Topics) -> StreamsBuilder:
+    """Count as the application does, with one more node."""
+    builder = StreamsBuilder()
+    stream = builder.stream(topics.input, key_serde=serdes.string, value_serde=serdes.string)
+    counts = stream.group_by_key(key_serde=serdes.string, value_serde=serdes.string).count(store="counts")
+    counts.to_stream().filter(lambda key, value: True).to(topics.output, key_serde=serdes.string, value_serde=serdes.long)
+    return builder
+
+
+def _promoted(testbed: Testbed, app: Application, topics: Topics) -> tuple[float, float]:
+    """Promote a fork of another code while records arrive; return the longest time in which a plain reader of the output got nothing, and
+    how long it took, in seconds."""
+    assert app.wait(600)
+    fork = app.fork("promoted", _changed(topics))
+    over, arrivals = threading.Event(), [time.monotonic()]
+    consumer = make_consumer(testbed.settings, group_id=READ_GROUP, isolation="read_committed")
+    at = [TopicPartition(topics.output, number) for number in range(testbed.admin.partitions(topics.output))]
+    assign(consumer, testbed.admin.end_offsets(at))
+
+    def feed() -> None:
+        while not over.wait(_FEED_SECONDS):
+            rows = workloads.stream_rows(_FEED_RECORDS, 1000, first_ms=int(time.time() * 1000))
+            produce(testbed.settings, topics.input, rows, linger_ms=0)
+
+    def read() -> None:
+        while not over.is_set():
+            if [message for message in consumer.consume(500, 0.02) if message.error() is None]:
+                arrivals.append(time.monotonic())
+
+    threads = [threading.Thread(target=work) for work in (feed, read)]
+    for thread in threads:
+        thread.start()
+    while len(arrivals) < 20 or not _runs(fork.application):
+        time.sleep(_STEP_SECONDS)
+    first, began = len(arrivals), time.monotonic()
+    fork.promote()
+    took = time.monotonic() - began
+    after = len(arrivals)
+    while len(arrivals) < after + 5:
+        time.sleep(_STEP_SECONDS)
+    over.set()
+    for thread in threads:
+        thread.join()
+    consumer.close()
+    return max(later - earlier for earlier, later in itertools.pairwise(arrivals[first - 1 :])), took
 
 
 def _committed(testbed: Testbed, app: Application) -> int:

@@ -11,7 +11,13 @@ import pytest
 import kstreams_repl as ks
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.topology.nodes import ProcessorNode, SinkNode, SourceNode
-from kstreams_repl.repl.session.application.forks.fork_record import ForkRecord, fork_id, read_records, remove_record, write_record
+from kstreams_repl.repl.session.application.forks.fork_record import (
+    ForkRecord,
+    fork_id,
+    read_records,
+    remove_record,
+    write_record,
+)
 from kstreams_repl.repl.session.application.forks.fork_topology import ForkTopology, fork_topology
 from kstreams_repl.system.errors import InvalidNameError, SessionFileError, TopologyError
 from kstreams_repl.system.processes import ProcessMark

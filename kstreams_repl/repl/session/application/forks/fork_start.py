@@ -146,7 +146,8 @@ class ForkStart(Beginning):
                 return commits
             if time.monotonic() > deadline:
                 raise IllegalStateError(
-                    f"task {late[0]} of {self._parent.name} has no commit to begin at", hint="fork it when it has committed once: app.wait()"
+                    f"task {late[0]} of {self._parent.name} has no commit to begin at",
+                    hint="fork it when it has committed once: app.wait()",
                 )
             time.sleep(_WAIT_SECONDS)
 

@@ -10,8 +10,9 @@ journal. A failure before it lets both go on.
 
 from __future__ import annotations
 
-import tempfile
+import shutil
 import time
+import uuid
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from functools import partial
@@ -27,6 +28,7 @@ from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.host.instance.reports.run_progress import progress_of, waiting_records
 from kstreams_repl.host.instance.state.snapshot_directory import snapshot_directory
 from kstreams_repl.host.instance.state.snapshots import fetch_snapshot
+from kstreams_repl.host.instance.state.state_directory import application_directory
 from kstreams_repl.host.kafka.exact_metadata import OffsetAndMetadata
 from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
 from kstreams_repl.repl.session.application.core import ApplicationCore
@@ -51,8 +53,10 @@ def promote_fork(
     # 1. Reject.
     edit = _checked(parent, fork, record, plan, emit)
     deadline = time.monotonic() + seconds
-    with tempfile.TemporaryDirectory(prefix="kstreams-promote-") as work, ExitStack() as undo:
-        differences = _differences(parent, fork, record, plan, Path(work), outputs=emit == "diff")
+    work = application_directory(Path(record.state), record.id) / f"promotion-{uuid.uuid4().hex[:8]}"  # goes with the fork in any case
+    with ExitStack() as undo:
+        undo.callback(shutil.rmtree, work, ignore_errors=True)
+        differences = _differences(parent, fork, record, plan, work, outputs=emit == "diff")
         # 2. Read so far.
         for difference in differences:
             difference.read()
