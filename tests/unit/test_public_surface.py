@@ -65,7 +65,7 @@ SESSION = [
     "admin", "applications", "attach", "bootstrap_servers", "cleanup", "close", "closed", "create_topic", "delete_topic", "deploy",
     "detached",
     "files", "forks", "logs", "master", "plan", "produce", "produce_table", "read", "record", "reset", "run_batch", "sample", "savepoints",
-    "schema", "serdes_of", "settings", "spark", "spark_frame", "sql", "start", "started", "topics", "values", "variables",
+    "schema", "serdes_of", "settings", "spark", "spark_frame", "sql", "start", "started", "topics", "values", "variables", "versions",
 ]  # fmt: skip
 APPLICATION = [
     "all_local_store_partition_lags", "apply", "batch_progress", "batch_report", "bootstrap_servers", "changes",

@@ -1,8 +1,8 @@
 """How long until a fork runs, and what it costs the application beside it.
 
-An application counts records by key, as fast as it can, from a topic with each of `keys` keys once and `records` further records. When every
-key has a row it is forked, the fork runs beside it, and is dropped. The application's records per second are measured before, while the fork
-is made, while it runs, and after.
+An application counts records by key, as fast as it can, from a topic with each of `keys` keys once and `records` further records. When
+every key has a row it is forked, the fork runs beside it, and is dropped. The application's records per second are measured before, while
+the fork is made, while it runs, and after. Then another fork is promoted while a few records arrive.
 """
 
 from __future__ import annotations

@@ -179,6 +179,17 @@ class Session(TopicAccess):
         drop_orphans(self.client, self._applications)
         return forks_of(self.client, self._applications, handle_on)
 
+    @property
+    def versions(self) -> Table:
+        """The versions of all applications of this session as a tree, with their forks: what runs, since when, and what was promoted.
+
+        Example:
+            >>> session.versions
+        """
+        handles = [handle_on(app) for app in self._applications.values() if app.forked is None]
+        rows = [(app.name, *row) for app in handles for row in app.versions.table().rows]
+        return Table.of(("application", "version", "since", ""), rows, note="" if rows else "no applications")
+
     def deploy(
         self,
         topology: object,

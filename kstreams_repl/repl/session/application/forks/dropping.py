@@ -13,6 +13,7 @@ from collections.abc import MutableMapping
 from pathlib import Path
 
 from kstreams_repl.engine.commit.failpoints import failpoint
+from kstreams_repl.engine.config import SNAPSHOT_DIR
 from kstreams_repl.host.instance.state.snapshot_directory import snapshot_directory
 from kstreams_repl.host.instance.state.state_directory import application_directory
 from kstreams_repl.repl.session.application.core import ApplicationCore
@@ -37,8 +38,10 @@ def drop_fork(client: ClusterClient, applications: Registry, record: ForkRecord)
         )
     # 1. Stop.
     core = applications.get(name)
+    snapshots = record.snapshots
     if core is not None:
         core.stop()
+        snapshots = core.config[SNAPSHOT_DIR]
         del applications[name]
     failpoint("K1")
     # 2. Outputs.
@@ -50,8 +53,8 @@ def drop_fork(client: ClusterClient, applications: Registry, record: ForkRecord)
     shutil.rmtree(application_directory(Path(record.state), name), ignore_errors=True)
     failpoint("K3")
     # 4. The base.
-    if record.snapshots:
-        snapshot_directory(record.snapshots).remove(name)
+    if snapshots:
+        snapshot_directory(snapshots).remove(name)
     # 5. The session file.
     client.files.remove(name)
     failpoint("K4")
