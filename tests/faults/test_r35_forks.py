@@ -31,12 +31,14 @@ from kstreams_repl.repl.session.session_directory import SessionDirectory
 from kstreams_repl.system.errors import BrokerUnavailableError
 from tests.faults.fork_process import SETTINGS
 from tests.faults.kernel_process import tagging
+from tests.faults.reliability import note
 from tests.spark.hosting import settle, spark
 
 __all__ = ["spark"]
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(3000)]
 ROOT = Path(__file__).resolve().parents[2]
 SEED = int(os.environ.get("KSTREAMS_SEED", "35"))
+RUNS = 12
 
 
 class Died(Exception):
@@ -216,18 +218,22 @@ def test_a_kernel_that_is_killed_in_a_promotion_leaves_the_old_application_or_th
 )
 def test_a_kernel_is_killed_at_each_failpoint(session: ks.Session, verb: str, failpoint: str, tag: str) -> None:
     assert survives(session, verb, f"{failpoint}=kill") == tag
+    note("R35", f"the kernel is killed at {failpoint} of a {verb}", 1, 0)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(30))
-def test_a_kernel_is_killed_at_any_moment(session: ks.Session, number: int) -> None:
-    chance = random.Random(SEED * 1000 + number)
-    survives(session, chance.choice(["fork", "promote", "drop"]), "", chance.random() * 4)
+@pytest.mark.parametrize("verb", ["fork", "promote", "drop"])
+def test_a_kernel_is_killed_at_any_moment(session: ks.Session, verb: str) -> None:
+    chance, tags = random.Random(f"{SEED} {verb}"), Counter[str]()
+    for _ in range(RUNS):
+        tags[survives(session, verb, "", chance.random() * 4)] += 1
+    note("R35", f"the kernel is killed in a {verb}, at any moment", RUNS, 0, left=dict(tags))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(16))
-def test_a_worker_is_killed_meanwhile(session: ks.Session, tmp_path: Path, number: int) -> None:
+@pytest.mark.parametrize("number", range(1, 9))
+@pytest.mark.parametrize("verb", ["fork", "promote"])
+def test_a_worker_is_killed_meanwhile(session: ks.Session, tmp_path: Path, verb: str, number: int) -> None:
     """At each point of the commit, of whichever of the two comes to it first."""
-    point = f"F{number % 8 + 1}"
-    survives(session, ["fork", "promote"][number % 2], f"{point}=kill@{number + 1}!{tmp_path / 'once'}")
+    survives(session, verb, f"F{number}=kill@{3 * number}!{tmp_path / 'once'}")
+    note("R35", f"a worker is killed at F{number} beside a {verb}", 1, 0)

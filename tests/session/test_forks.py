@@ -155,3 +155,44 @@ def test_a_fork_calls_out_only_for_what_its_parent_has_no_answer_of(session: ks.
         assert service.asked.total() == 160
     finally:
         service.close()
+
+
+def two_counts(topics: tuple[str, str], out: str, *, joined: bool) -> ks.StreamsBuilder:
+    """Two tables; each in a task of its own, or both in one."""
+    builder = ks.StreamsBuilder()
+    left, right = (
+        builder.stream(topic, key_serde="string", value_serde="string").group_by_key().count(store=f"of-{number}")
+        for number, topic in enumerate(topics)
+    )
+    left.to_stream().to(out, key_serde="string", value_serde="long", name="sink")
+    if joined:
+        both = left.join(right, lambda a, b: a + b, store="both", value_serde="long")
+        both.to_stream().to(f"{out}-both", key_serde="string", value_serde="long", name="both-sink")
+    return builder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("joined", [True, False], ids=["into one task", "into two tasks"])
+def test_stores_move_to_the_tasks_that_use_them_now_and_a_new_store_is_promoted(session: ks.Session, joined: bool) -> None:
+    name = f"app-{uuid.uuid4().hex[:8]}"
+    topics, out = (f"{name}-a", f"{name}-b"), f"{name}-out"
+    for topic in (out, f"{out}-both"):
+        session.create_topic(topic, partitions=2)
+    for topic in topics:
+        session.produce(topic, words(0, 200), partitions=2)
+    app = session.deploy(two_counts(topics, out, joined=not joined), name, config=CONFIG)
+    assert app.wait(120)
+    fork = app.fork("moved", two_counts(topics, out, joined=joined))
+    for topic in topics:
+        session.produce(topic, words(200, 300))
+    assert app.wait(120)
+    assert fork.promote().version == 2
+    for topic in topics:
+        session.produce(topic, words(300, 350))
+    assert app.wait(120)
+    expected = dict(Counter(key for key, _, _ in words(0, 350)))
+    for store in ("of-0", "of-1"):
+        assert {key: app.store(store).get(key) for key in expected} == expected
+    assert table(session, out) == expected
+    if joined:
+        assert {key: app.store("both").get(key) for key in expected} == {key: 2 * count for key, count in expected.items()}

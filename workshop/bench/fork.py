@@ -10,6 +10,8 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -29,7 +31,8 @@ from workshop.bench.rig.workloads import Topics
 BENCH = "fork"
 _STEP_SECONDS = 0.05
 _READY_SECONDS = 120.0
-_FEED_SECONDS, _FEED_RECORDS = 0.05, 20
+_FEED_SECONDS = 0.1
+_FEW_A_SECOND = 400
 
 
 @click.command(help="Seconds until a fork runs, and records per second of the application before, beside and after it.")
@@ -57,20 +60,22 @@ def main(
             await_running(app)
             while _committed(testbed, app) < keys:
                 time.sleep(_STEP_SECONDS)
-            before = _rate(testbed, app, seconds)
-            began, offsets = time.monotonic(), _committed(testbed, app)
-            fork = app.fork("beside", workloads.topology("count", topics))
-            made = time.monotonic() - began
-            while (time.monotonic() - began) < _READY_SECONDS and not _runs(fork.application):
-                time.sleep(_STEP_SECONDS)
-            ready = time.monotonic() - began
-            meanwhile = (_committed(testbed, app) - offsets) / ready
-            beside = _rate(testbed, app, seconds)
-            rows_there = fork.application.store("counts").count()
-            began = time.monotonic()
-            fork.drop()
-            dropped = time.monotonic() - began
-            after = _rate(testbed, app, seconds)
+            with _arriving(testbed, topics, keys, rate):
+                _rate(testbed, app, seconds)  # warm
+                before = _rate(testbed, app, seconds)
+                began, offsets = time.monotonic(), _committed(testbed, app)
+                fork = app.fork("beside", workloads.topology("count", topics))
+                made = time.monotonic() - began
+                while (time.monotonic() - began) < _READY_SECONDS and not _runs(fork.application):
+                    time.sleep(_STEP_SECONDS)
+                ready = time.monotonic() - began
+                meanwhile = (_committed(testbed, app) - offsets) / ready
+                beside = _rate(testbed, app, seconds)
+                rows_there = fork.application.store("counts").count()
+                began = time.monotonic()
+                fork.drop()
+                dropped = time.monotonic() - began
+                after = _rate(testbed, app, seconds)
             gap, promoted = _promoted(testbed, app, topics)
             json_output.emit(BENCH, "promote", round(promoted, 2), "s", **facts)
             json_output.emit(BENCH, "promote, longest time without output", round(gap, 2), "s", **facts)
@@ -83,6 +88,29 @@ def main(
         finally:
             app.stop()
             testbed.session.cleanup("bench-fork")
+
+
+@contextmanager
+def _arriving(testbed: Testbed, topics: Topics, keys: int, rate: int) -> Iterator[None]:
+    """Let records arrive at a rate (a second) meanwhile; 0: none."""
+    over = threading.Event()
+
+    def feed() -> None:
+        due, number = time.monotonic(), 0
+        while not over.wait(max(0.0, due - time.monotonic())):
+            due, number = due + _FEED_SECONDS, number + 1
+            rows = workloads.stream_rows(max(1, round(rate * _FEED_SECONDS)), keys, seed=number, first_ms=int(time.time() * 1000))
+            produce(testbed.settings, topics.input, rows, linger_ms=0)
+
+    feeder = threading.Thread(target=feed)
+    if rate:
+        feeder.start()
+    try:
+        yield
+    finally:
+        over.set()
+        if rate:
+            feeder.join()
 
 
 def _changed(topics: Topics) -> StreamsBuilder:
@@ -104,30 +132,24 @@ def _promoted(testbed: Testbed, app: Application, topics: Topics) -> tuple[float
     at = [TopicPartition(topics.output, number) for number in range(testbed.admin.partitions(topics.output))]
     assign(consumer, testbed.admin.end_offsets(at))
 
-    def feed() -> None:
-        while not over.wait(_FEED_SECONDS):
-            rows = workloads.stream_rows(_FEED_RECORDS, 1000, first_ms=int(time.time() * 1000))
-            produce(testbed.settings, topics.input, rows, linger_ms=0)
-
     def read() -> None:
         while not over.is_set():
             if [message for message in consumer.consume(500, 0.02) if message.error() is None]:
                 arrivals.append(time.monotonic())
 
-    threads = [threading.Thread(target=work) for work in (feed, read)]
-    for thread in threads:
-        thread.start()
-    while len(arrivals) < 20 or not _runs(fork.application):
-        time.sleep(_STEP_SECONDS)
-    first, began = len(arrivals), time.monotonic()
-    fork.promote()
-    took = time.monotonic() - began
-    after = len(arrivals)
-    while len(arrivals) < after + 5:
-        time.sleep(_STEP_SECONDS)
+    reader = threading.Thread(target=read)
+    reader.start()
+    with _arriving(testbed, topics, 1000, _FEW_A_SECOND):
+        while len(arrivals) < 20 or not _runs(fork.application):
+            time.sleep(_STEP_SECONDS)
+        first, began = len(arrivals), time.monotonic()
+        fork.promote()
+        took = time.monotonic() - began
+        after = len(arrivals)
+        while len(arrivals) < after + 5:
+            time.sleep(_STEP_SECONDS)
     over.set()
-    for thread in threads:
-        thread.join()
+    reader.join()
     consumer.close()
     return max(later - earlier for earlier, later in itertools.pairwise(arrivals[first - 1 :])), took
 

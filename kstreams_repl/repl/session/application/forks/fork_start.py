@@ -12,7 +12,9 @@ from __future__ import annotations
 import shutil
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,6 +41,7 @@ from kstreams_repl.repl.session.views.past.state.state_builder import StateBuild
 from kstreams_repl.system.errors import IllegalStateError, KStreamsError, TopologyError
 from kstreams_repl.system.types import TaskId, TopicPartition
 
+_THREADS = 4
 _WAIT_SECONDS = 0.02
 _COMMIT_SECONDS = 30.0
 """How long to wait for the first commit of every task, and for one that is in a store to be in the group's offsets."""
@@ -176,17 +179,22 @@ class ForkStart(Beginning):
 
     def _copies(self, specs: Mapping[TaskId, TaskSpec], folder: Path) -> dict[TaskId, tuple[Path, int]]:
         """Copy the environments of tasks that are on this host; return where, and as of which commit."""
-        copies = {}
-        for task, spec in specs.items():
+
+        def copy(task: TaskId) -> tuple[Path, int] | None:
             path, copied = task_directory(state_root(self._parent.config), self._parent.name, task), folder / str(task)
-            if not spec.subtopology.stores or not (path / "data.mdb").exists():
-                continue
+            if not (path / "data.mdb").exists():
+                return None
             with suppress(KStreamsError):  # the changelogs have its rows
                 with LmdbSnapshot(path) as stores:
                     stores.copy_to(str(copied))
-                with LmdbSnapshot(copied) as copy:
-                    copies[task] = copied, copy.commit_id
-        return copies
+                with LmdbSnapshot(copied) as made:
+                    return copied, made.commit_id
+            return None
+
+        stateful = [task for task, spec in specs.items() if spec.subtopology.stores]
+        with ThreadPoolExecutor(_THREADS, thread_name_prefix="fork-copy") as pool:
+            found = zip(stateful, pool.map(copy, stateful), strict=True)
+            return {task: made for task, made in found if made is not None}
 
     def _publish(self, work: Path, before: Mapping[TaskId, TaskSpec]) -> None:
         """Publish the base of each task with stores."""
@@ -197,18 +205,29 @@ class ForkStart(Beginning):
         home = {(store.name, task.partition): task for task, spec in before.items() for store in spec.subtopology.stores}
         committed = {at: commit.offset for of in self.cut.commits.values() for at, commit in of.commits.items()}
         offsets = {self._own_name(at): 0 if at in self.cut.ends else offset for at, offset in committed.items()}
+
+        taken: dict[TaskId, dict[TaskId, list[str]]] = {}
+        """By task of the fork: the parent's tasks whose stores it takes."""
         for task, spec in self._specs.items():
-            stores = [store.name for store in spec.subtopology.stores]
-            if not stores:
-                continue
-            taken: dict[TaskId, list[str]] = {}
-            for store in stores:
-                from_task = home.get((store, task.partition))
-                if from_task is not None and store not in self._empty:
-                    taken.setdefault(from_task, []).append(store)
-            sources = [(task_directory(work / "state", parent.name, each), names) for each, names in taken.items()]
-            own = {at: offsets[at] for at in spec.partitions if at in offsets}
-            publish_base(spec, sources, own, own, topic_ids, directory, work / f"{task}")
+            for store in spec.subtopology.stores:
+                of = home.get((store.name, task.partition))
+                if of is not None and store.name not in self._empty:
+                    taken.setdefault(task, {}).setdefault(of, []).append(store.name)
+        uses = Counter(of for sources in taken.values() for of in sources)
+
+        def publish(task: TaskId) -> None:
+            sources = []
+            for of, names in taken.get(task, {}).items():
+                path = task_directory(work / "state", parent.name, of)
+                if uses[of] > 1:  # the stores of one task are those of several now
+                    path = Path(shutil.copytree(path, work / f"{task}-from-{of}"))
+                sources.append((path, names))
+            own = {at: offsets[at] for at in self._specs[task].partitions if at in offsets}
+            publish_base(self._specs[task], sources, own, own, topic_ids, directory, work / f"{task}")
+
+        stateful = [task for task, spec in self._specs.items() if spec.subtopology.stores]
+        with ThreadPoolExecutor(_THREADS, thread_name_prefix="fork-base") as pool:
+            list(pool.map(publish, stateful))
 
     # ---- what was not processed
 

@@ -23,13 +23,14 @@ from kstreams_repl.engine.config import SNAPSHOT_DIR
 from kstreams_repl.engine.stores.engine.lmdb_snapshot import LmdbSnapshot
 from kstreams_repl.engine.stores.log.changelog_rows import logged_row, row_key
 from kstreams_repl.engine.topology.names import changelog_topic, internal_topic
-from kstreams_repl.engine.topology.partitions import ResolvedTopology
+from kstreams_repl.engine.topology.partitions import resolve_partitions
 from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.host.instance.reports.run_progress import progress_of, waiting_records
 from kstreams_repl.host.instance.state.snapshot_directory import snapshot_directory
 from kstreams_repl.host.instance.state.snapshots import fetch_snapshot
 from kstreams_repl.host.instance.state.state_directory import application_directory
 from kstreams_repl.host.kafka.exact_metadata import OffsetAndMetadata
+from kstreams_repl.host.kafka.group_admin import CommittedOffset
 from kstreams_repl.host.kafka.reading import ranges_of, read_ranges
 from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.application.edits.apply import apply, refuse_misreads
@@ -56,34 +57,34 @@ def promote_fork(
     work = application_directory(Path(record.state), record.id) / f"promotion-{uuid.uuid4().hex[:8]}"  # goes with the fork in any case
     with ExitStack() as undo:
         undo.callback(shutil.rmtree, work, ignore_errors=True)
+        theirs, mine = _Side(parent), _Side(fork)
         differences = _differences(parent, fork, record, plan, work, outputs=emit == "diff")
+        _make_topics(parent, edit)
         # 2. Read so far.
         for difference in differences:
             difference.read()
-        if parent.status == "running":
-            _await(lambda: _is_close(parent, fork), deadline, f"the fork {record.id} to be close behind {parent.name}")
+        runs = parent.status == "running"
+        if fork.status not in ("running", "starting"):
+            fork.resume()
+        if runs:
+            _await(lambda: _is_close(theirs, mine), deadline, f"the fork {record.id} to be close behind {parent.name}")
             for difference in differences:
                 difference.read()
-        runs = parent.status == "running"
         # 3. Pause the parent.
         undo.callback(_go_on, parent if runs else None, fork)
         if runs:
             parent.pause()
         failpoint("K7")
-        _drain(parent, deadline)
+        _drain(theirs, deadline)
         # 4. The fork is at the same offsets.
-        stops = _committed(parent)
-        if fork.status not in ("running", "starting"):
-            fork.resume()
-        _await(lambda: _has_reached(fork, parent, stops), deadline, f"the fork {record.id} to reach the offsets of {parent.name}")
+        _await(lambda: _follows(theirs, mine), deadline, f"the fork {record.id} to reach the offsets of {parent.name}")
         fork.pause()
         # 5. Read the rest.
         for difference in differences:
             difference.settle()
         _refuse_versions(plan, differences)
         # 6. and 7.
-        offsets = _new_offsets(parent, fork, edit)
-        applied = apply(parent, edit, rows=differences, offsets=offsets, promoted=record.name)
+        applied = apply(parent, edit, rows=differences, offsets=_new_offsets(theirs, mine), promoted=record.name)
         undo.pop_all()
         if runs:
             parent.resume()
@@ -138,77 +139,82 @@ def _go_on(*apps: ApplicationCore | None) -> None:
             app.resume()
 
 
-def _resolved(app: ApplicationCore) -> ResolvedTopology:
-    return check(app.client.admin, app.topology, app.name, app.config)
+class _Side:
+    """The inputs of the parent, or of the fork.
+
+    Attributes:
+        inputs: all of them.
+        between: those that it writes itself.
+    """
+
+    def __init__(self, app: ApplicationCore) -> None:
+        self.app, self._admin = app, app.client.admin
+        self._tasks = check(self._admin, app.topology, app.name, app.config).tasks
+        own = {internal_topic(app.name, topic) for topic in app.topology.internal_topics}
+        written = own | (set(app.topology.sink_topics()) - set(app.topology.internal_topics))
+        self.inputs = sorted({at for of in self._tasks.values() for at in of})
+        self.between = {at for at in self.inputs if at.topic in written}
+
+    def committed(self) -> dict[TopicPartition, CommittedOffset]:
+        """Return the committed offsets."""
+        return self._admin.committed_offsets(self.app.name, self.inputs)
+
+    def has_reached(self, stops: Mapping[TopicPartition, int]) -> bool:
+        """Return whether everything below these offsets of its inputs is processed, and all that its tasks have written to each other."""
+        committed = self.committed()
+        ends = self._admin.end_offsets(self.between, isolation="read_uncommitted")
+        shared = {at: stop for at, stop in stops.items() if at in self.inputs and at not in self.between}
+        waiting = waiting_records(self._tasks, committed)
+        return progress_of({at: found.offset for at, found in committed.items()}, shared, ends, waiting).is_complete
 
 
-def _inputs(app: ApplicationCore) -> list[TopicPartition]:
-    return sorted({at for of in _resolved(app).tasks.values() for at in of})
+def _is_close(parent: _Side, fork: _Side) -> bool:
+    """Return whether the fork is less than a second behind."""
+    mine, theirs = fork.committed(), parent.committed()
+    behind = sum(max(0, theirs[at].offset - mine[at].offset) for at in theirs.keys() & mine.keys())
+    return behind <= max(1000, parent.app.counts_reader.read().per_second)
 
 
-def _committed(app: ApplicationCore) -> dict[TopicPartition, int]:
-    return {at: found.offset for at, found in app.client.admin.committed_offsets(app.name, _inputs(app)).items()}
+def _follows(parent: _Side, fork: _Side) -> bool:
+    if fork.app.status == "failed":
+        raise IllegalStateError(f"the fork {fork.app.name} has failed: {fork.app.error}", hint="nothing was changed; drop it: fork.drop()")
+    return fork.has_reached({at: found.offset for at, found in parent.committed().items()})
 
 
-def _between(app: ApplicationCore) -> set[TopicPartition]:
-    """Return the inputs that the application writes itself."""
-    own = {internal_topic(app.name, topic) for topic in app.topology.internal_topics}
-    written = own | (set(app.topology.sink_topics()) - set(app.topology.internal_topics))
-    return {at for at in _inputs(app) if at.topic in written}
-
-
-def _is_close(parent: ApplicationCore, fork: ApplicationCore) -> bool:
-    """Return whether the fork has committed what the parent had committed before the call."""
-    mine, theirs = _committed(fork), _committed(parent)
-    shared = theirs.keys() & mine.keys()
-    rate = max(parent.counts_reader.read().per_second, 0)
-    return sum(max(0, theirs[at] - mine[at]) for at in shared) <= max(1000, rate)
-
-
-def _has_reached(fork: ApplicationCore, parent: ApplicationCore, stops: Mapping[TopicPartition, int]) -> bool:
-    if fork.status == "failed":
-        raise IllegalStateError(f"the fork {fork.name} has failed: {fork.error}", hint="nothing was changed; drop it: fork.drop()")
-    admin, resolved = fork.client.admin, _resolved(fork)
-    inputs = sorted({at for of in resolved.tasks.values() for at in of})
-    committed = admin.committed_offsets(fork.name, inputs)
-    between = _between(fork)
-    ends = admin.end_offsets(between, isolation="read_uncommitted")
-    shared = {at: stop for at, stop in stops.items() if at in inputs and at not in between}
-    waiting = waiting_records(resolved.tasks, committed)
-    return progress_of({at: found.offset for at, found in committed.items()}, shared, ends, waiting).is_complete
-
-
-def _drain(parent: ApplicationCore, deadline: float) -> None:
+def _drain(parent: _Side, deadline: float) -> None:
     """Let the parent at rest process what its tasks have written to each other, and what waits in asynchronous nodes, and no more."""
-    admin, resolved, between = parent.client.admin, _resolved(parent), _between(parent)
-    committed = admin.committed_offsets(parent.name, _inputs(parent))
-    ends = admin.settled_end_offsets(between)
-    offsets = {at: found.offset for at, found in committed.items()}
-    if progress_of(offsets, {}, ends, waiting_records(resolved.tasks, committed)).is_complete:
+    if parent.has_reached({}):
         return
     from kstreams_repl.host.spark.deployment import Deployment
 
-    deployment = parent.deployment
+    deployment = parent.app.deployment
     assert isinstance(deployment, Deployment)
-    stops = {at: offset for at, offset in offsets.items() if at not in between}
+    stops = {at: found.offset for at, found in parent.committed().items() if at not in parent.between}
     ended: list[bool] = []
-    parent.run(lambda: ended.append(deployment.run_to(stops, max(1.0, deadline - time.monotonic()))))
+    parent.app.run(lambda: ended.append(deployment.run_to(stops, max(1.0, deadline - time.monotonic()))))
     if not ended[0]:
         raise IllegalStateError(
-            f"waited for {parent.name} to process what its tasks have written to each other", hint="promote again with a longer timeout="
+            f"waited for {parent.app.name} to process what its tasks have written to each other",
+            hint="promote again with a longer timeout=",
         )
 
 
-def _new_offsets(parent: ApplicationCore, fork: ApplicationCore, edit: EditPlan) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return the fork's offsets of inputs that its parent does not read yet."""
+def _make_topics(parent: ApplicationCore, edit: EditPlan) -> None:
+    """Create the internal topics of the new version: the transaction writes to changelogs of new stores."""
     from kstreams_repl.host.spark.planning.plan_builder import create_internal_topics
 
-    admin = parent.client.admin
-    resolved = check(admin, edit.topology, parent.name, edit.config)
-    create_internal_topics(admin, resolved, edit.config)  # the transaction writes to changelogs of new stores
-    known, between = _committed(parent), _between(fork)
-    found = admin.committed_offsets(fork.name, _inputs(fork))
-    return {at: (of.offset, of.metadata) for at, of in found.items() if at not in known and at not in between}
+    resolved = resolve_partitions(
+        edit.topology, parent.name, parent.client.admin.topics(), grouper=edit.config["partition.grouper"],
+        topic_configs=edit.config.topic_configs,
+    )  # fmt: skip
+    create_internal_topics(parent.client.admin, resolved, edit.config)
+
+
+def _new_offsets(parent: _Side, fork: _Side) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return the fork's offsets of inputs that its parent does not read yet."""
+    known = parent.committed()
+    found = fork.committed()
+    return {at: (of.offset, of.metadata) for at, of in found.items() if at not in known and at not in fork.between}
 
 
 # ---- rows
