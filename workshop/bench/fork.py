@@ -18,14 +18,14 @@ import click
 
 from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.engine.config import EXACTLY_ONCE_V2
-from kstreams_repl.host.kafka.clients import make_consumer
+from kstreams_repl.host.kafka.clients import make_consumer, make_producer
 from kstreams_repl.host.kafka.group_offsets import assign
 from kstreams_repl.host.kafka.reading import READ_GROUP
 from kstreams_repl.repl.session.application.application import Application
 from kstreams_repl.system.types import TopicPartition
 from workshop.bench.rig import json_output, workloads
 from workshop.bench.rig.probe import await_running
-from workshop.bench.rig.testbed import Testbed, open_testbed, produce, where
+from workshop.bench.rig.testbed import Testbed, open_testbed, where
 from workshop.bench.rig.workloads import Topics
 
 BENCH = "fork"
@@ -96,11 +96,16 @@ def _arriving(testbed: Testbed, topics: Topics, keys: int, rate: int) -> Iterato
     over = threading.Event()
 
     def feed() -> None:
+        producer = make_producer(testbed.settings, linger_ms=5)
         due, number = time.monotonic(), 0
         while not over.wait(max(0.0, due - time.monotonic())):
             due, number = due + _FEED_SECONDS, number + 1
-            rows = workloads.stream_rows(max(1, round(rate * _FEED_SECONDS)), keys, seed=number, first_ms=int(time.time() * 1000))
-            produce(testbed.settings, topics.input, rows, linger_ms=0)
+            count = max(1, round(rate * _FEED_SECONDS))
+            for key, value, timestamp in workloads.stream_rows(count, keys, seed=number, first_ms=int(time.time() * 1000)):
+                producer.produce(topics.input, value, key, -1, None, None, timestamp)
+            producer.poll(0)
+        producer.flush(10)
+        producer.close()
 
     feeder = threading.Thread(target=feed)
     if rate:

@@ -45,6 +45,7 @@ from kstreams_repl.system.types import TaskId, TopicPartition
 
 EMIT = ("from-now", "diff")
 _WAIT_SECONDS = 0.02
+_START_SECONDS = 5.0
 
 
 def promote_fork(
@@ -88,6 +89,7 @@ def promote_fork(
         undo.pop_all()
         if runs:
             parent.resume()
+            _await_instances(parent)  # before the fork is dropped, which would compete with them
     return applied
 
 
@@ -130,6 +132,15 @@ def _await(condition: Callable[[], bool], deadline: float, what: str) -> None:
     while not condition():
         if time.monotonic() > deadline:
             raise IllegalStateError(f"waited for {what}", hint="promote again with a longer timeout=; nothing was changed")
+        time.sleep(_WAIT_SECONDS)
+
+
+def _await_instances(app: ApplicationCore) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while app.status == "running" and time.monotonic() < deadline:
+        instances = app.reports.instances.values()
+        if instances and all(instance.state == "running" for instance in instances):
+            return
         time.sleep(_WAIT_SECONDS)
 
 
