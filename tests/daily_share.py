@@ -19,6 +19,7 @@ def daily_share(cases: Iterable[Case], of: int) -> list[Case]:
 DAY = "KSTREAMS_TESTS_DAY"
 """Pins the day in all processes of a run, which may go on after midnight."""
 ROTATING = (
+    "session/test_forks.py", "faults/test_r35_forks.py",
     "integration/test_readme.py", "session/test_on_spark.py", "past/test_debugger.py", "kafka/test_conformance_deployed.py",
     "instance/test_instance_cache.py", "kafka/test_look.py", "kafka/test_registry_credentials.py",
     "kafka/test_schema_registry.py", "kafka/test_as_of.py", "browser/test_moving_about.py",

@@ -16,6 +16,8 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +28,10 @@ from confluent_kafka import Consumer
 import kstreams_repl as ks
 from kstreams_repl.engine.commit.failpoints import VARIABLE, hook
 from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.host.kafka.embedded import EmbeddedBroker
 from kstreams_repl.repl.session.application.starting.journal_lookup import journal_of
 from kstreams_repl.repl.session.session_directory import SessionDirectory
-from kstreams_repl.system.errors import BrokerUnavailableError
+from kstreams_repl.system.errors import BrokerUnavailableError, KStreamsError
 from tests.faults.fork_process import SETTINGS
 from tests.faults.kernel_process import tagging
 from tests.faults.reliability import note
@@ -237,3 +240,49 @@ def test_a_worker_is_killed_meanwhile(session: ks.Session, tmp_path: Path, verb:
     """At each point of the commit, of whichever of the two comes to it first."""
     survives(session, verb, f"F{number}=kill@{3 * number}!{tmp_path / 'once'}")
     note("R35", f"a worker is killed at F{number} beside a {verb}", 1, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", ["fork", "promote", "drop"])
+def test_a_broker_is_killed_meanwhile_and_comes_back(spark: Any, tmp_path: Path, verb: str) -> None:
+    chance = random.Random(f"{SEED} broker {verb}")
+    broker = EmbeddedBroker(tmp_path / "broker").start()
+
+    def bounce() -> None:
+        time.sleep(chance.random() * 2)
+        broker.kill()
+        time.sleep(1)
+        broker.start()
+
+    try:
+        directory = SessionDirectory(tmp_path / "session")
+        with ks.Session(ClientSettings(broker.bootstrap_servers), spark=spark, directory=directory) as session:
+            name = f"app-{uuid.uuid4().hex[:8]}"
+            output = Output(session, name)
+            output.put(100)
+            app = session.deploy(tagging(f"{name}-in", f"{name}-out", "v1"), name, config=SETTINGS)
+            assert app.wait(120)
+            begin = partial(app.fork, "next", tagging(f"{name}-in", f"{name}-out", "v2"))
+            fork = None if verb == "fork" else begin()
+            output.put(50)
+            bouncing = threading.Thread(target=bounce)
+            bouncing.start()
+            with suppress(KStreamsError):  # it may be refused, and then changed nothing
+                begin() if fork is None else fork.promote() if verb == "promote" else fork.drop()
+            bouncing.join()
+
+            def dropped() -> bool:
+                with suppress(KStreamsError):
+                    for left in session.forks.values():
+                        left.drop()
+                    return True
+                return False
+
+            settle(dropped, "the fork to be dropped", 120)
+            output.assert_no_trace()
+            app.resume()
+            tag = output.check(app)
+            assert tag == f"v{app.versions[-1].number}"
+            note("R35", f"the broker is killed and started in a {verb}", 1, 0)
+    finally:
+        broker.stop()

@@ -51,6 +51,7 @@ DELEGATES = {
     "Application.query": f"{PAGE}.application.application.strict_queries_of",
     "Application.tail": f"{PAGE}.application.application.live_tail",
     "Application.wait": f"{PAGE}.application.application.wait_until",
+    "Fork.promote": f"{PAGE}.application.forks.fork.promote_fork",
     "Look.topics": "kstreams_repl.repl.look.look_at.time.sleep",
     "Session.values": f"{PAGE}.topic_access.last_values",
     "Session.record": f"{PAGE}.topic_access.record_topics",
@@ -73,7 +74,7 @@ def durations() -> list[tuple[str, str]]:
 
 
 def counts_seconds(name: str) -> bool:
-    return name.split(".")[0] in ("Admin", "Application", "AsyncOptions", "Look", "Retries", "Session", "SqlResult")
+    return name.split(".")[0] in ("Admin", "Application", "AsyncOptions", "Fork", "Look", "Retries", "Session", "SqlResult")
 
 
 def builder_with(part: str) -> tuple[ks.StreamsBuilder, Any]:
