@@ -223,9 +223,9 @@ def _make_topics(parent: ApplicationCore, edit: EditPlan) -> None:
 
 def _new_offsets(parent: _Side, fork: _Side) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return the fork's offsets of inputs that its parent does not read yet."""
-    known = parent.committed()
-    found = fork.committed()
-    return {at: (of.offset, of.metadata) for at, of in found.items() if at not in known and at not in fork.between}
+    new = [at for at in fork.inputs if at not in parent.inputs and at not in fork.between]
+    found = fork.committed() if new else {}
+    return {at: (found[at].offset, found[at].metadata) for at in new if at in found}
 
 
 # ---- rows
