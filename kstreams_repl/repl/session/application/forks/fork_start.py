@@ -211,7 +211,8 @@ class ForkStart(Beginning):
         for task, spec in self._specs.items():
             for store in spec.subtopology.stores:
                 of = home.get((store.name, task.partition))
-                if of is not None and store.name not in self._empty:
+                kept = store.logging or store.source_topic is not None  # else what it had at the commit is not known
+                if of is not None and kept and store.name not in self._empty:
                     taken.setdefault(task, {}).setdefault(of, []).append(store.name)
         uses = Counter(of for sources in taken.values() for of in sources)
 
