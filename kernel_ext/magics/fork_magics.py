@@ -46,7 +46,9 @@ class ForkMagics(Magics):
 
     @magic_arguments()
     @argument("fork", help="APPLICATION.FORK")
-    @argument("--emit", choices=("from-now", "diff"), default="from-now", help="whether readers get corrections, too; default: from-now")
+    @argument(
+        "--emit", choices=("from-now", "diff"), default="from-now", help="whether readers get corrections, too; default: from-now"
+    )
     @argument("--timeout", type=float, default=60.0, help="seconds to wait until both are at the same offsets; default: 60")
     @line_magic
     def topo_promote(self, line: str) -> EditPlan:

@@ -11,7 +11,12 @@ import time
 import kstreams_repl as ks
 from tests.faults.kernel_process import tagging
 
-SETTINGS = {"processing.guarantee": "exactly_once_v2", "num.stream.threads": 1, "commit.interval.ms": 50, "auto.offset.reset": "earliest"}
+SETTINGS = {
+    "processing.guarantee": "exactly_once_v2",
+    "num.stream.threads": 1,
+    "commit.interval.ms": 50,
+    "auto.offset.reset": "earliest",
+}
 
 
 def main() -> None:

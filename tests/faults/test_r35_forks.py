@@ -93,7 +93,9 @@ class Output:
         self.put(20)
         assert app.wait(120), app
         found = self.read()
-        assert sorted(number for number, _ in found) == list(range(self.sent)), Counter(number for number, _ in found).most_common(3)
+        assert sorted(number for number, _ in found) == list(range(self.sent)), Counter(
+            number for number, _ in found
+        ).most_common(3)
         tags = dict(found)
         now = {tags[number] for number in range(self.sent - 20, self.sent)}
         assert len(now) == 1 and set(tags.values()) <= {"v1", "v2"}

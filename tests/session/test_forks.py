@@ -36,7 +36,9 @@ def counting(topic: str, out: str, *, step: int = 1) -> ks.StreamsBuilder:
     builder = ks.StreamsBuilder()
     words = builder.stream(topic, key_serde="string", value_serde="string")
     words.foreach(lambda key, value: Path(f"/nowhere/{key}").unlink(missing_ok=True), name="effect")
-    counts = words.group_by_key().aggregate(lambda: 0, lambda key, value, so_far: so_far + step, store="counts", value_serde="long")
+    counts = words.group_by_key().aggregate(
+        lambda: 0, lambda key, value, so_far: so_far + step, store="counts", value_serde="long"
+    )
     counts.to_stream().to(out, key_serde="string", value_serde="long", name="sink")
     return builder
 
@@ -52,7 +54,9 @@ def table(session: ks.Session, topic: str) -> dict[str, int]:
 def traces(session: ks.Session) -> tuple[list[str], list[str], list[str]]:
     """What a fork might leave: topics, groups and files."""
     root = session.directory.path
-    files = sorted(str(path.relative_to(root)) for path in root.rglob("*") if "/tasks/" not in str(path) and "/control/" not in str(path))
+    files = sorted(
+        str(path.relative_to(root)) for path in root.rglob("*") if "/tasks/" not in str(path) and "/control/" not in str(path)
+    )
     return sorted(session.admin.topics()), sorted(session.admin.groups()), files
 
 
@@ -74,7 +78,9 @@ def test_a_fork_begins_at_a_commit_and_leaves_no_trace(session: ks.Session) -> N
     later = dict(Counter(key for key, _, _ in words(500, 700)))
     settle(lambda: table(session, fork.outputs[out]) == {key: expected[key] + later[key] for key in later}, "the fork's output")
     assert table(session, out) == expected
-    assert {key: fork.application.store("counts").get(key) for key in expected} == {k: n + later.get(k, 0) for k, n in expected.items()}
+    assert {key: fork.application.store("counts").get(key) for key in expected} == {
+        k: n + later.get(k, 0) for k, n in expected.items()
+    }
     assert session.admin.partitions(fork.outputs[out]) == 3
     fork.drop()
     fork.drop()
@@ -144,7 +150,9 @@ def test_a_fork_calls_out_only_for_what_its_parent_has_no_answer_of(session: ks.
     topic, out = f"{name}-in", f"{name}-out"
     session.create_topic(out, partitions=2)
     try:
-        session.produce(topic, [(b"k%d" % (n % 9), b"%d" % n) for n in range(60)], partitions=2, key_serde="bytes", value_serde="bytes")
+        session.produce(
+            topic, [(b"k%d" % (n % 9), b"%d" % n) for n in range(60)], partitions=2, key_serde="bytes", value_serde="bytes"
+        )
         app = session.deploy(paying(topic, out, service.port), name, config=CONFIG)
         assert app.wait(120) and service.asked.total() == 60
         fork = app.fork("louder", paying(topic, out, service.port, suffix="!"))

@@ -40,7 +40,9 @@ _FEW_A_SECOND = 400
 @click.option("--keys", type=click.IntRange(1), default=1_000_000, show_default=True)
 @click.option("--instances", type=click.IntRange(1), default=1, show_default=True)
 @click.option("--seconds", type=click.FloatRange(1), default=5.0, show_default=True, help="of each measurement")
-@click.option("--rate", type=click.IntRange(0), default=0, show_default=True, help="records/s that arrive meanwhile; 0: all are there")
+@click.option(
+    "--rate", type=click.IntRange(0), default=0, show_default=True, help="records/s that arrive meanwhile; 0: all are there"
+)
 @where
 def main(
     records: int, keys: int, instances: int, seconds: float, rate: int, bootstrap: str | None, directory: Path | None
@@ -50,7 +52,9 @@ def main(
     with open_testbed(bootstrap, directory) as testbed:
         first = int(time.time() * 1000) - records // 1000 - 1
         topics = Topics(f"bench-fork-{records}-{keys}", "", "bench-output")
-        rows = itertools.chain(workloads.table_rows(keys, at_ms=first), workloads.stream_rows(0 if rate else records, keys, first_ms=first))
+        rows = itertools.chain(
+            workloads.table_rows(keys, at_ms=first), workloads.stream_rows(0 if rate else records, keys, first_ms=first)
+        )
         testbed.fill(topics.input, keys + (0 if rate else records), rows)
         testbed.fresh_topic(topics.output)
         config = {"processing.guarantee": EXACTLY_ONCE_V2, "num.stream.threads": instances}
@@ -84,7 +88,9 @@ def main(
             json_output.emit(BENCH, "drop", round(dropped, 2), "s", **facts)
             named = {"before": before, "while it is made": meanwhile, "while it runs": beside, "after": after}
             for case, value in named.items():
-                json_output.emit(BENCH, f"the application, {case}", round(value), "records/s", of_before=round(value / before, 3), **facts)
+                json_output.emit(
+                    BENCH, f"the application, {case}", round(value), "records/s", of_before=round(value / before, 3), **facts
+                )
         finally:
             app.stop()
             testbed.session.cleanup("bench-fork")

@@ -37,7 +37,9 @@ class LeaderResults:
     def __init__(self, settings: ClientSettings, admin: Admin, leader: str, own: str, logs: Iterable[tuple[str, int]]) -> None:
         self._settings, self._admin = settings, admin
         there = admin.topics()
-        wanted = {TopicPartition(changelog_topic(leader, log), n): TopicPartition(changelog_topic(own, log), n) for log, n in logs}
+        wanted = {
+            TopicPartition(changelog_topic(leader, log), n): TopicPartition(changelog_topic(own, log), n) for log, n in logs
+        }
         self._own = {theirs: own for theirs, own in wanted.items() if theirs.topic in there}
         self._arrived: dict[TopicPartition, deque[tuple[bytes, bytes]]] = {at: deque() for at in self._own.values()}
         self._consumer: Consumer | None = None
@@ -63,7 +65,9 @@ class LeaderResults:
                     key, value = message.key(), message.value()
                     if error is None and key is not None and value is not None:
                         self._arrived[self._own[at]].append((key, value))
-                    elif error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET:  # the leader has deleted what was next
+                    elif (
+                        error is not None and error.code() == KafkaError._AUTO_OFFSET_RESET
+                    ):  # the leader has deleted what was next
                         self._next |= self._admin.beginning_offsets([at])
                         assign(consumer, self._next)
                 self._next |= {at: max(offset, self._next[at]) for at, offset in positions(consumer, self._own).items()}

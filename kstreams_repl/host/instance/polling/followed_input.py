@@ -49,7 +49,11 @@ class Leader:
     """
 
     def __init__(
-        self, settings: ClientSettings, application_id: str, partitions: Iterable[TopicPartition], before: Callable[[], None] = lambda: None
+        self,
+        settings: ClientSettings,
+        application_id: str,
+        partitions: Iterable[TopicPartition],
+        before: Callable[[], None] = lambda: None,
     ) -> None:
         self._settings, self._application_id = settings, application_id
         self._partitions, self._before = sorted(partitions), before

@@ -85,7 +85,9 @@ def test_effects_are_left_out_unless_they_are_allowed() -> None:
 def test_a_node_that_calls_out_is_refused_unless_it_is_allowed_or_its_results_are_kept() -> None:
     def calling(**options: Any) -> ks.StreamsBuilder:
         builder = ks.StreamsBuilder()
-        builder.stream("in", **STRING).map_values_async(lambda value: value, name="call", value_serde="string", **options).to("out")
+        builder.stream("in", **STRING).map_values_async(lambda value: value, name="call", value_serde="string", **options).to(
+            "out"
+        )
         return builder
 
     with pytest.raises(TopologyError, match="'call' would call out") as refused:

@@ -34,7 +34,8 @@ def drop_fork(client: ClusterClient, applications: Registry, record: ForkRecord)
     admin, name = client.admin, record.id
     if not record.is_orphan and record.pid != os.getpid():
         raise IllegalStateError(
-            f"fork {name} is held by process {record.pid} on {record.host}", hint="drop it there: fork.drop(); or end that process"
+            f"fork {name} is held by process {record.pid} on {record.host}",
+            hint="drop it there: fork.drop(); or end that process",
         )
     # 1. Stop.
     core = applications.get(name)

@@ -175,7 +175,9 @@ class Forks(Frames, dict[str, Fork]):
         """
         rows = [(fork.parent, fork.name, fork.status, len(fork.outputs)) for fork in self.values()]
         return Table.of(
-            ("application", "fork", "status", "outputs"), rows, note="" if rows else 'no forks; app.fork("name", builder) makes one'
+            ("application", "fork", "status", "outputs"),
+            rows,
+            note="" if rows else 'no forks; app.fork("name", builder) makes one',
         )
 
     def __repr__(self) -> str:
@@ -210,7 +212,8 @@ def begin_fork(parent: ApplicationCore, plan: ForkPlan) -> tuple[ForkRecord, App
     drop_orphans(client, registry)
     if any(record.id == plan.id for record in read_records(client.directory.path)) or plan.id in registry:
         raise DeployError(
-            f"{parent.name} has a fork {plan.name!r} already", hint=f"drop it: session.forks[{plan.id!r}].drop(); or choose another name"
+            f"{parent.name} has a fork {plan.name!r} already",
+            hint=f"drop it: session.forks[{plan.id!r}].drop(); or choose another name",
         )
     uri = plan.config[SNAPSHOT_DIR]
     own, mark = cleanup_of(client, registry, plan.id), ProcessMark.own()
@@ -241,7 +244,9 @@ def begin_fork(parent: ApplicationCore, plan: ForkPlan) -> tuple[ForkRecord, App
             started.append(ForkStart(parent, plan.runs, plan.empty, plan.id, topology, config, own))
             return started[0]
 
-        settings = {key: plan.config[key] for key in plan.config.given if key in KEYS and key != "application.id"} | plan.config.client
+        settings = {
+            key: plan.config[key] for key in plan.config.given if key in KEYS and key != "application.id"
+        } | plan.config.client
         settings.pop("bootstrap.servers", None)
         core = deploy(client, registry, plan.topology, plan.id, settings, None, beginning=begin, share_outputs=True)
         core.forked = plan

@@ -70,7 +70,9 @@ class ForkPlan(Frames):
             rows.append(("store", store.name, "begins empty" if empty else str(store.change), store.reason))
         rows += [("output", topic, f"written to {own}", "read there, too" if topic in self.runs.loops else "")
                  for topic, own in self.runs.outputs.items()]  # fmt: skip
-        rows += [("effect", node, "left out", f"{effect}; allow=[{node!r}] has it done") for node, effect in self.runs.left_out.items()]
+        rows += [
+            ("effect", node, "left out", f"{effect}; allow=[{node!r}] has it done") for node, effect in self.runs.left_out.items()
+        ]
         rows += [("store", name, "begins empty", "it has no changelog") for name in self._without_changelog()]
         return Table.of(("what", "name", "fork", "because"), rows, note=f"fork {self.name} of {self.application}", title=self.id)
 
@@ -118,7 +120,9 @@ def plan_fork(
     return plan
 
 
-def _config(app: ApplicationCore, settings: StreamsConfig, identity: str, runs: ForkTopology, own: Mapping[str, object]) -> StreamsConfig:
+def _config(
+    app: ApplicationCore, settings: StreamsConfig, identity: str, runs: ForkTopology, own: Mapping[str, object]
+) -> StreamsConfig:
     folder = application_directory(state_root(settings), identity) / SNAPSHOTS
     dead_letters = settings[DEAD_LETTERS]
     return settings.with_(**{

@@ -240,9 +240,7 @@ class ForkStart(Beginning):
             return TopicPartition(internal_topic(self.name, logical), at.partition)
         return TopicPartition(self._runs.outputs[at.topic], at.partition) if at.topic in self._runs.loops else at
 
-    def _unprocessed(
-        self, cut: Cut, committed: Mapping[TopicPartition, int], mine: set[TopicPartition]
-    ) -> Iterator[TopicRecord]:
+    def _unprocessed(self, cut: Cut, committed: Mapping[TopicPartition, int], mine: set[TopicPartition]) -> Iterator[TopicRecord]:
         """Yield the records between the parent's tasks that none of these commits has processed."""
         ranges = [OffsetRange(at, min(committed[at], end), end) for at, end in cut.ends.items() if at in committed]
         for at, batch in read_ranges(self.client.settings, ranges):

@@ -80,7 +80,13 @@ def fork_topology(topology: Topology, config: StreamsConfig, fork_id: str, allow
 def _effect_of(node: Node) -> str:
     """Return what a node does that is seen outside of Kafka, or in topics that are not known; "": nothing."""
     if isinstance(node, SinkNode):
-        return f"writes the table {node.table.path}" if node.table is not None else "" if node.topic else "writes topics that it chooses"
+        return (
+            f"writes the table {node.table.path}"
+            if node.table is not None
+            else ""
+            if node.topic
+            else "writes topics that it chooses"
+        )
     match getattr(node, "operator", None):
         case StreamPeek(forward_down=True):
             return "calls its function"

@@ -55,7 +55,9 @@ def promote_fork(
     # 1. Reject.
     edit = _checked(parent, fork, record, plan, emit)
     deadline = time.monotonic() + seconds
-    work = application_directory(Path(record.state), record.id) / f"promotion-{uuid.uuid4().hex[:8]}"  # goes with the fork in any case
+    work = (
+        application_directory(Path(record.state), record.id) / f"promotion-{uuid.uuid4().hex[:8]}"
+    )  # goes with the fork in any case
     with ExitStack() as undo:
         undo.callback(shutil.rmtree, work, ignore_errors=True)
         theirs, mine = _Side(parent), _Side(fork)
@@ -95,10 +97,13 @@ def promote_fork(
 
 def _checked(parent: ApplicationCore, fork: ApplicationCore, record: ForkRecord, plan: ForkPlan, emit: str) -> EditPlan:
     if emit not in EMIT:
-        raise CallError(f"emit must be 'from-now' or 'diff', got {emit!r}", hint="'diff' also corrects what was written since the fork")
+        raise CallError(
+            f"emit must be 'from-now' or 'diff', got {emit!r}", hint="'diff' also corrects what was written since the fork"
+        )
     if parent.detached or parent.run_of_another_kernel() is not None:
         raise IllegalStateError(
-            f"{parent.name} is driven by another process", hint="promote in the process that drives it; or app.edit(…) without its rows"
+            f"{parent.name} is driven by another process",
+            hint="promote in the process that drives it; or app.edit(…) without its rows",
         )
     if parent.status not in ("running", "paused", "stopped", "starting"):
         raise IllegalStateError(f"{parent.name} is {parent.status}", hint="start it again, or drop the fork")
@@ -111,7 +116,9 @@ def _checked(parent: ApplicationCore, fork: ApplicationCore, record: ForkRecord,
             hint="drop the fork and make another: app.fork(…)",
         )
     if len(fork.versions) > 1:
-        raise IllegalStateError(f"the fork {record.id} was edited since", hint="drop it, and fork with the topology that it has now")
+        raise IllegalStateError(
+            f"the fork {record.id} was edited since", hint="drop it, and fork with the topology that it has now"
+        )
     edit = plan_edit(parent, plan.edit.topology, plan.edit.definition, config=plan.edit.config, program=plan.edit.program)
     if edit.diff.refused:
         store = edit.diff.refused[0]
@@ -188,7 +195,9 @@ def _is_close(parent: _Side, fork: _Side) -> bool:
 
 def _follows(parent: _Side, fork: _Side) -> bool:
     if fork.app.status == "failed":
-        raise IllegalStateError(f"the fork {fork.app.name} has failed: {fork.app.error}", hint="nothing was changed; drop it: fork.drop()")
+        raise IllegalStateError(
+            f"the fork {fork.app.name} has failed: {fork.app.error}", hint="nothing was changed; drop it: fork.drop()"
+        )
     return fork.has_reached({at: found.offset for at, found in parent.committed().items()})
 
 
@@ -236,9 +245,7 @@ def _differences(
 ) -> list[Difference]:
     client, admin, found = parent.client, parent.client.admin, []
     bases = {topic: {int(n): offset for n, offset in of.items()} for topic, of in record.bases.items()}
-    tasks = {
-        (store.name, task.partition): task for task, spec in specs_of(fork).items() for store in spec.subtopology.stores
-    }
+    tasks = {(store.name, task.partition): task for task, spec in specs_of(fork).items() for store in spec.subtopology.stores}
     counts = admin.topics()
     for store in fork.topology.stores.values():
         if not store.logging or store.source_topic is not None:
@@ -290,7 +297,9 @@ class _Base:
         return path
 
 
-def _written_before(parent: ApplicationCore, topic: str, since: Mapping[int, int], places: Collection[Place]) -> dict[Place, Last]:
+def _written_before(
+    parent: ApplicationCore, topic: str, since: Mapping[int, int], places: Collection[Place]
+) -> dict[Place, Last]:
     """Return the last records of keys of an output before the fork began."""
     wanted, found = set(places), {}
     ranges = ranges_of(parent.client.admin, topic, end=since)
