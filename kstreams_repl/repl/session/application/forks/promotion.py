@@ -39,7 +39,7 @@ from kstreams_repl.repl.session.application.forks.differences import Difference,
 from kstreams_repl.repl.session.application.forks.fork_plan import ForkPlan
 from kstreams_repl.repl.session.application.forks.fork_record import ForkRecord
 from kstreams_repl.repl.session.application.starting.deploy_preview import check
-from kstreams_repl.repl.session.views.past.state_builder import specs_of
+from kstreams_repl.repl.session.views.past.state.state_builder import specs_of
 from kstreams_repl.system.errors import CallError, IllegalStateError, TopologyError
 from kstreams_repl.system.types import TaskId, TopicPartition
 
