@@ -1,0 +1,159 @@
+"""Which node is the first at which two sides differ for one input record: what it got is equal, what it made of it is not.
+
+Nodes are compared in topological order, across repartition topics. A node that only one side has is the first one if the node behind it got
+something else although all nodes before are equal: a filter that was removed, a node that was put between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from kstreams_repl.engine.topology.nodes import Node, SinkNode, SourceNode
+from kstreams_repl.engine.topology.topology import Topology
+from kstreams_repl.repl.session.views.compare.values import fields_that_differ, without
+from kstreams_repl.repl.session.views.past.record_trace import WRITES, NodeVisit, TracedRecord
+
+_GOT = "got"
+
+
+class FirstNode(NamedTuple):
+    """Where two sides begin to differ.
+
+    Attributes:
+        node: its name.
+        before, after: what it did on each side.
+    """
+
+    node: str
+    before: str
+    after: str
+
+
+@dataclass(slots=True)
+class _Work:
+    """What a node did with one input record."""
+
+    got: list[dict[str, Any]] = field(default_factory=list)
+    forwarded: list[dict[str, Any]] = field(default_factory=list)
+    sent: list[dict[str, Any]] = field(default_factory=list)
+    wrote: list[dict[str, Any]] = field(default_factory=list)
+    dropped: list[str] = field(default_factory=list)
+    raised: list[str] = field(default_factory=list)
+
+    def compared(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    def text(self) -> str:
+        done = [f"{record['key']!r}: {record['value']!r} at {record['timestamp']}" for record in self.forwarded]
+        done += [f"sent {record['key']!r}: {record['value']!r}" for record in self.sent]
+        done += [f"{write['store']}[{write['key']!r}] = {write['row']!r}" for write in self.wrote]
+        return "; ".join([*done, *(f"dropped: {each}" for each in self.dropped), *(f"raised {each}" for each in self.raised)]) or "nothing"
+
+
+def first_node(
+    before: Sequence[NodeVisit],
+    after: Sequence[NodeVisit],
+    again: Sequence[NodeVisit],
+    topologies: tuple[Topology, Topology],
+    *,
+    stores: Collection[str],
+) -> FirstNode | None:
+    """Return the first node at which two sides differ; None: at no node.
+
+    Args:
+        before, after: the visits of one record on both sides.
+        again: the visits of an unchanged side, once more: what differs from `before` is noise.
+        stores: those that both sides have.
+    """
+    one, other, same = (_by_node(visits, stores) for visits in (before, after, again))
+    nodes = _nodes(*topologies)
+    parents = _parents(nodes, topologies)
+    names = [set(topology.nodes) for topology in topologies]
+    alone = names[0] ^ names[1]
+    for name in _sorted(nodes, parents):
+        mine, others = one.get(name, _Work()), other.get(name, _Work())
+        if name in alone:
+            if isinstance(nodes[name], SinkNode) and (mine.sent or others.sent):
+                return _answer(_head(name, alone, parents), one, other)
+            continue
+        fields = list(fields_that_differ(mine.compared(), others.compared()))
+        if fields:
+            noise = set(fields_that_differ(mine.compared(), same.get(name, _Work()).compared()))
+            fields = without(fields, noise)
+        if not fields:
+            continue
+        if isinstance(nodes[name], SourceNode) and not parents[name]:
+            return _answer(name, one, other)  # it read the same bytes
+        if any(each == _GOT or each.startswith((f"{_GOT}.", f"{_GOT}[")) for each in fields):
+            between = [parent for parent in parents[name] if parent in alone]
+            return _answer(_head(between[0], alone, parents) if between else name, one, other)
+        return _answer(name, one, other)
+    return None
+
+
+def _answer(name: str, one: Mapping[str, _Work], other: Mapping[str, _Work]) -> FirstNode:
+    return FirstNode(name, *(side[name].text() if name in side else "no such record" for side in (one, other)))
+
+
+def _head(name: str, alone: Collection[str], parents: Mapping[str, Sequence[str]]) -> str:
+    """Return the first of the nodes in a row that only one side has."""
+    while upper := [parent for parent in parents[name] if parent in alone]:
+        name = upper[0]
+    return name
+
+
+def _by_node(visits: Sequence[NodeVisit], stores: Collection[str]) -> dict[str, _Work]:
+    found: dict[str, _Work] = {}
+    for visit in visits:
+        work = found.setdefault(visit.node, _Work())
+        if visit.input is not None:
+            work.got.append(_fields(visit.input))
+        work.forwarded += map(_fields, visit.outputs)
+        work.sent += [
+            {"key": sent.key, "value": sent.value, "timestamp": sent.timestamp, "headers": sent.headers, "partition": sent.partition}
+            for sent in visit.sent
+        ]
+        work.wrote += [
+            {"store": access.store, "key": access.key, "row": access.after}
+            for access in visit.stores
+            if access.call in WRITES and access.store in stores
+        ]
+        work.dropped += visit.drops
+        work.raised += [] if visit.error is None else [repr(visit.error)]
+    return found
+
+
+def _fields(record: TracedRecord) -> dict[str, Any]:
+    return record._asdict()
+
+
+def _nodes(before: Topology, after: Topology) -> dict[str, Node]:
+    return {**after.nodes, **before.nodes}
+
+
+def _parents(nodes: Mapping[str, Node], topologies: Sequence[Topology]) -> dict[str, list[str]]:
+    """Return the nodes from which each node gets records on either side, through repartition topics, too."""
+    parents: dict[str, dict[str, None]] = {name: {} for name in nodes}
+    for topology in topologies:
+        writers: dict[str | None, list[str]] = {}
+        for node in topology.nodes.values():
+            if isinstance(node, SinkNode) and node.topic is not None:
+                writers.setdefault(node.topic, []).append(node.name)
+        for node in topology.nodes.values():
+            if isinstance(node, SourceNode):
+                above = [name for topic in node.topics for name in writers.get(topic, ())]
+            else:
+                above = list(node.parents)
+            parents[node.name] |= dict.fromkeys(above)
+    return {name: list(above) for name, above in parents.items()}
+
+
+def _sorted(nodes: Mapping[str, Node], parents: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the nodes so that each comes after those from which it gets records, as far as there is such an order."""
+    left, done = dict.fromkeys(nodes), dict[str, None]()
+    while left:
+        ready = next((name for name in left if all(parent in done for parent in parents[name])), next(iter(left)))
+        done[ready] = left.pop(ready)
+    return list(done)
