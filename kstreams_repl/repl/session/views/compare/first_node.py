@@ -45,10 +45,18 @@ class _Work:
     def compared(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
-    def text(self) -> str:
+    def text(self, *, whole: bool = False) -> str:
+        """Return it in words.
+
+        Args:
+            whole: with headers and partitions, too.
+        """
         done = [f"{record['key']!r}: {record['value']!r} at {record['timestamp']}" for record in self.forwarded]
         done += [f"sent {record['key']!r}: {record['value']!r}" for record in self.sent]
         done += [f"{write['store']}[{write['key']!r}] = {write['row']!r}" for write in self.wrote]
+        if whole:
+            done += [f"headers {record['headers']!r}" for record in (*self.forwarded, *self.sent)]
+            done += [f"partition {record['partition']}" for record in self.sent]
         return "; ".join([*done, *(f"dropped: {each}" for each in self.dropped), *(f"raised {each}" for each in self.raised)]) or "nothing"
 
 
@@ -88,13 +96,21 @@ def first_node(
             return _answer(name, one, other)  # it read the same bytes
         if any(each == _GOT or each.startswith((f"{_GOT}.", f"{_GOT}[")) for each in fields):
             between = [parent for parent in parents[name] if parent in alone]
-            return _answer(_head(between[0], alone, parents) if between else name, one, other)
+            if between:
+                return _answer(_head(between[0], alone, parents), one, other)
+            if len(parents[name]) != 1:
+                return _answer(name, one, other)
+            to = [f"{len(work.got)} to {name}" for work in (mine, others)]
+            return FirstNode(parents[name][0], *to)  # it forwarded the same, to another node
         return _answer(name, one, other)
     return None
 
 
 def _answer(name: str, one: Mapping[str, _Work], other: Mapping[str, _Work]) -> FirstNode:
-    return FirstNode(name, *(side[name].text() if name in side else "no such record" for side in (one, other)))
+    before, after = (side[name].text() if name in side else "no such record" for side in (one, other))
+    if before == after:
+        before, after = (side[name].text(whole=True) for side in (one, other))
+    return FirstNode(name, before, after)
 
 
 def _head(name: str, alone: Collection[str], parents: Mapping[str, Sequence[str]]) -> str:
