@@ -16,6 +16,7 @@ from kstreams_repl.engine.calls.node_caller import is_async
 from kstreams_repl.engine.operators.streams.stream_async import StreamAsync
 from kstreams_repl.engine.operators.streams.stream_peek import StreamPeek, StreamPrint
 from kstreams_repl.engine.topology.nodes import Node, ProcessorNode
+from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.system.errors import IllegalStateError
 
 _Call = tuple[str, bytes, bytes]
@@ -28,12 +29,14 @@ class Answers:
         calls: whether functions may be called.
 
     Attributes:
+        refused: the first call that was not made; None: there was none.
         called: by node, how often a function was called.
         reused: by node, how often an answer was given again.
     """
 
     def __init__(self, *, calls: bool) -> None:
         self._calls = calls
+        self.refused: IllegalStateError | None = None
         self._known: dict[_Call, list[Any]] = defaultdict(list)
         self.called: dict[str, int] = defaultdict(int)
         self.reused: dict[str, int] = defaultdict(int)
@@ -42,6 +45,26 @@ class Answers:
         """Return what makes the nodes of one side quiet; each side asks from the first answer on."""
         given: dict[_Call, int] = defaultdict(int)
         return lambda nodes: [self._quiet(node, given) for node in nodes]
+
+    def refuse(self, *topologies: Topology) -> None:
+        """Raise if functions would be called whose answers are not recorded.
+
+        Raises:
+            IllegalStateError: there are, and they may not be called.
+        """
+        for node in (node for topology in topologies for node in topology.nodes.values()):
+            operator = node.operator if isinstance(node, ProcessorNode) else None
+            if isinstance(operator, StreamAsync) and not self._calls and (operator.is_processor or not operator.options.durable):
+                raise _refused(node.name)
+
+    def raise_refused(self) -> None:
+        """Raise if a function was not called although its answer was not recorded: without it the rest is another application.
+
+        Raises:
+            IllegalStateError: there was such a call.
+        """
+        if self.refused is not None:
+            raise self.refused
 
     def _quiet(self, node: Node, given: dict[_Call, int]) -> Node:
         if not isinstance(node, ProcessorNode):
@@ -58,8 +81,6 @@ class Answers:
     def _answered(self, node: str, operator: StreamAsync, given: dict[_Call, int]) -> StreamAsync:
         function = operator.function
         if operator.is_processor:
-            if not self._calls:
-                raise _refused(node)
             return operator
         version = operator.version
 
@@ -71,7 +92,8 @@ class Answers:
                 self.reused[node] += 1
                 return call, answers[number : number + 1]
             if not self._calls:
-                raise _refused(node)
+                self.refused = self.refused or _refused(node)
+                raise self.refused
             self.called[node] += 1
             return call, []
 

@@ -137,12 +137,16 @@ class Comparison(Frames):
             where = "" if self.first.record is None else f", at {self.first.record}"
             lines += [f"  first difference: node {self.first.node}{where}", f"    before: {self.first.before}"]
             lines += [f"    after:  {self.first.after}"]
-        if self.all_noise:
-            lines.append("  nothing can be compared: all rows differ between two runs of the unchanged topology")
-        elif self.equal:
-            lines.append("  no differences")
+        if self.equal:
+            lines.append(f"  {self._verdict}")
         lines += [f"  noise in {each.kind} {each.name}: {', '.join(each.fields)}" for each in self.noise]
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
+
+    @property
+    def _verdict(self) -> str:
+        if self.all_noise:
+            return "nothing can be compared: all rows differ between two runs of the unchanged topology"
+        return "no differences" if self.equal else ""
 
     def table(self) -> Table:
         """Return a row for each output and store: how many of its rows are equal, changed, on one side only, and noise.
@@ -152,7 +156,7 @@ class Comparison(Frames):
         """
         columns = ("kind", "name", *_NUMBERS, "noise")
         warning = "" if self.first is None else f"first difference: node {self.first.node}"
-        note = "\n".join((self.text.splitlines()[-1 - len(self.notes)].strip() if self.equal else "", *self.notes)).strip()
+        note = "\n".join(filter(None, (self._verdict, *self.notes)))
         title = f"{self.application}: {counted(self.records, 'input record')} from {self.base}"
         return Table.of(columns, self.rows, title=title, warning=warning, note=note)
 

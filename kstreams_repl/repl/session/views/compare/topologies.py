@@ -43,6 +43,7 @@ def compare_topologies(
     stores, topics = _global_stores(before, after, records, settings)
     inputs = Inputs({partition: batch for partition, batch in records.items() if partition.topic not in topics})
     answers = Answers(calls=calls)
+    answers.refuse(before, after)
 
     def sides() -> tuple[SideTopology, SideTopology]:
         one, other = (

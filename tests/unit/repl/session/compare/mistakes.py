@@ -65,7 +65,8 @@ def forgotten_filter(builder: ks.StreamsBuilder, wrong: bool) -> None:
 @first("city")
 def lost_null(builder: ks.StreamsBuilder, wrong: bool) -> None:
     city = (lambda row: row["city"] or "") if wrong else (lambda row: row["city"])
-    builder.table("customers", store="customers", name="customers").map_values(city, name="city").to_stream(name="changes").to("out", name="sink")
+    cities = builder.table("customers", store="customers", name="customers").map_values(city, name="city")
+    cities.to_stream(name="changes").to("out", name="sink")
 
 
 @first("count")
@@ -115,8 +116,8 @@ def inner_for_left_join(builder: ks.StreamsBuilder, wrong: bool) -> None:
 def wrong_side_of_a_join(builder: ks.StreamsBuilder, wrong: bool) -> None:
     customers = builder.table("customers", store="customers", name="customers")
     joiner = (lambda order, row: {**order, **row}) if wrong else (lambda order, row: {**row, **order})
-    changed = (lambda order: {**order, "orders": 1})
-    by_customer(orders(builder).map_values(changed, name="one")).join(customers, joiner, name="with-city").to("out", name="sink")
+    with_orders = orders(builder).map_values(lambda order: {**order, "orders": 1}, name="one")
+    by_customer(with_orders).join(customers, joiner, name="with-city").to("out", name="sink")
 
 
 @first("by-city")

@@ -46,7 +46,8 @@ def shop(orders: int = 400, seed: int = 7) -> Mapping[TopicPartition, RecordBatc
         late = chance.choice((0, 0, 0, 0, 4_000, 9_000))
         status = chance.choice(("new", "new", "paid", None))
         amount = chance.randrange(20)
-        order = {"id": f"o{number}", "customer": customer, "amount": amount, "net": amount * 3, "status": status, "at": now - 500, "tags": [1, 2]}
+        order = {"id": f"o{number}", "customer": customer, "amount": amount, "net": amount * 3, "status": status, "at": now - 500}
+        order["tags"] = [1, 2]
         records.add("orders", f"o{number}", order, now - late, [("trace", b"t%d" % number)])
         if chance.random() < 0.6:
             paid = max(0, number - chance.randrange(8))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.unit.repl.session.compare.mistakes import MISTAKES
 from tests.unit.repl.session.compare.shop import compared
 
