@@ -152,6 +152,8 @@ class NameMatcher:
             return [*self._groups(), "--describe"]
         if magic == "topo_query":
             return [*self._stores(), "--from", "--to", "--as-of"]
+        if magic == "topo_compare":
+            return [*self._workspace.names(), "--records", "--start", "--end", "--calls", "--samples"]
         if magic == "topo_edit":
             return [*self._workspace.names(), *self._nodes(), "--dry-run", "--reset-state"]
         return self._workspace.names()
