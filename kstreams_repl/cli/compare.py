@@ -40,7 +40,7 @@ def main(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Process the records of an application with the topology that MODULE:NAME names, too; show the rows that differ, and from which node on."""
+    """Process the records of an application with the topology that MODULE:NAME names, too: which rows differ, and from which node on."""
     from kstreams_repl import connect
 
     given = settings_of(options)

@@ -124,7 +124,8 @@ def test_a_store_that_cannot_be_read_begins_empty_on_both_sides(ran: Ran) -> Non
     app = ran.application
     builder = ks.StreamsBuilder()
     orders = builder.stream(f"{app.name}-orders", key_serde="string", value_serde="long", name="orders")
-    orders.group_by_key().aggregate(lambda: "", lambda key, value, all: f"{all}{value % 10}", store="counts", name="count", value_serde="string")
+    digits = lambda key, value, all: f"{all}{value % 10}"  # noqa: E731
+    orders.group_by_key().aggregate(lambda: "", digits, store="counts", name="count", value_serde="string")
     found = compare_definition(app, builder, records=100)
     assert any(note.startswith("store counts begins empty on both sides") for note in found.notes), found.notes
     assert found.first is not None and found.first.node == "count", found.text

@@ -40,12 +40,12 @@ EXPECTED = {
     """,
     "kstreams_repl.recipes": "Notebook list open search",
     "kstreams_repl.reports": """
-        Admin ApplicationReport ApplicationState Applications BatchReport Cause Causes Chart ChartKind Cleanup CommittedOffset
-        Counts Debugger DescribedNode DescribedSubtopology DiffText EditPlan InstanceReport LeftApplication Listeners Look Markup
-        Metric MetricsView NodeCount NodeRate NodeSample NodeVisit PartitionRange Picture Problem Program ReadRecord RecordTrace
-        Records Reset Retries RetryReport RunProgress Sample Saved SavedVersion Savepoint SentRecord SessionFiles SqlResult
-        StoreAccess Table TaskReport TopicDescription TopologyDescription TracedRecord UncaughtResponse Version WaitingRecord
-        WrittenTable
+        Admin ApplicationReport ApplicationState Applications BatchReport Cause Causes Chart ChartKind Cleanup
+        CommittedOffset ComparedRows Comparison Counts Debugger DescribedNode DescribedSubtopology DiffText EditPlan
+        FirstDifference InstanceReport LeftApplication Listeners Look Markup Metric MetricsView NodeCount NodeRate NodeSample
+        NodeVisit Noise PartitionRange Picture Problem Program ReadRecord RecordTrace Records Reset Retries RetryReport
+        RowDifference RunProgress Sample Saved SavedVersion Savepoint SentRecord SessionFiles SqlResult StoreAccess Table
+        TaskReport TopicDescription TopologyDescription TracedRecord UncaughtResponse Version WaitingRecord WrittenTable
     """,
     "kstreams_repl.testing": """
         CapturedForward CapturedPunctuator MockProcessorContext ProducedRecord RecordedRecord Recording SavedState StandaloneCluster

@@ -74,7 +74,8 @@ _STYLE = (
 .ks-picture .repartition .name{font-size:11px}.ks-picture .sub-topology .outline{fill:var(--ks-block)}
 .ks-picture .store .outline{fill:var(--ks-store);stroke:var(--ks-store-line)}
 .ks-picture .source .outline,.ks-picture .sink .outline{stroke-width:2}
-.ks-picture .is-running .outline{stroke:var(--ks-ok)}.ks-picture .is-failed .outline,.ks-picture .is-differs .outline{stroke:var(--ks-bad);stroke-width:3}
+.ks-picture .is-running .outline{stroke:var(--ks-ok)}
+.ks-picture .is-failed .outline,.ks-picture .is-differs .outline{stroke:var(--ks-bad);stroke-width:3}
 .ks-picture .is-paused .outline{stroke:var(--ks-wait);stroke-dasharray:6 3}
 .ks-picture .is-stale .outline{stroke:var(--ks-wait);stroke-dasharray:2 2;stroke-width:2.5}
 .ks-picture .is-silent .outline{stroke:var(--ks-wait);stroke-width:2.5}

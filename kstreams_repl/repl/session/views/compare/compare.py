@@ -41,8 +41,8 @@ from kstreams_repl.system.errors import KStreamsError
 
 ROWS = "(rows)"
 """Stands for the fields of a row that only one side has."""
-_TRACED = 2_000
-"""How many records are traced from the beginning where no single one is known."""
+_TRACED = 5_000
+"""How many records are traced from the beginning where no single one is known, or a processor has lost what it had in its attributes."""
 Sides = Callable[[], tuple[SideTopology, SideTopology]]
 """Returns the control's and the changed topology; each call is for one pass, in which asynchronous nodes ask from the first answer on."""
 Report = Callable[[str], object]
@@ -98,6 +98,8 @@ def compare(
             break
         except _Unprocessed as ended:
             failure, stop = ended.failure, ended.failure.tag
+            if not stop and not failure.alone:
+                raise failure.error from None
     # 4.
     decoders = Decoder(before.topology, before.config), Decoder(after.topology, after.config)
     noisy = _noise(again, decoders[0])
@@ -113,7 +115,9 @@ def compare(
     first = None
     if any(each.different for each in rows):
         report("looking for the first node that differs …")
-        first = _first(sides, base, inputs, min(tags, default=None), topologies, stores, noisy=bool(noisy))
+        spans = [(0, min(stop, _TRACED))] if not tags else [(min(tags), min(tags) + 1), (0, min(min(tags) + 1, _TRACED))]
+        found = (_first(sides, base, inputs, span, topologies, stores, noisy=bool(noisy)) for span in spans)
+        first = next((each for each in found if each is not None), None)
     left = list(notes)
     if failure is not None:
         position = inputs.position(failure.tag)
@@ -293,25 +297,24 @@ def _first(
     sides: Sides,
     base: Base,
     inputs: Inputs,
-    tag: int | None,
+    span: tuple[int, int],
     topologies: tuple[Topology, Topology],
     stores: Sequence[str],
     *,
     noisy: bool,
 ) -> FirstDifference | None:
-    """Return the first node that differs at a record; without one, at any of the first records."""
-    start, stop = (0, min(len(inputs), _TRACED)) if tag is None else (tag, tag + 1)
+    """Return the first node that differs at one of these records."""
 
     def traced(which: int, seed: int) -> Iterator[list[NodeVisit]]:
         with Side(sides()[which], base, inputs, seed=seed) as side:
-            for _ in side.run(start):
+            for _ in side.run(span[0]):
                 pass
-            for _ in range(start, stop):
+            for _ in range(*span):
                 yield side.traced()
 
     again = traced(0, 1) if noisy else repeat(None)
-    for number, (before, after, same) in enumerate(zip(traced(0, 0), traced(1, 0), again), start):  # noqa: B905 - noise is endless
+    for tag, before, after, same in zip(range(*span), traced(0, 0), traced(1, 0), again):  # noqa: B905 - `repeat` has no end
         found = first_node(before, after, before if same is None else same, topologies, stores=stores)
         if found is not None:
-            return FirstDifference(found.node, inputs.position(number), found.before, found.after)
+            return FirstDifference(found.node, inputs.position(tag), found.before, found.after)
     return None

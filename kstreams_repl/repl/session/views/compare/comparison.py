@@ -12,6 +12,7 @@ from kstreams_repl.pictures.graph.mimebundle import html_of
 from kstreams_repl.pictures.graph.picture import Mark, Picture, picture_of
 from kstreams_repl.pictures.table import Table
 from kstreams_repl.pictures.wording import counted
+from kstreams_repl.repl.session.views.compare.side import TABLE
 from kstreams_repl.system.types import RecordPosition
 
 CHANGED, ONLY_BEFORE, ONLY_AFTER = "changed", "only before", "only after"
@@ -206,7 +207,7 @@ class Comparison(Frames):
         for each in self.rows:
             if each.different:
                 lines = tuple(f"{number:,} {what}" for what, number in zip(_NUMBERS, each[2:6], strict=True) if number)
-                marks[f"{'topic' if each.kind == 'output' else 'store'}:{each.name}"] = Mark("differs", lines)
+                marks[each.name if each.name.startswith(TABLE) else f"{_SHAPES[each.kind]}:{each.name}"] = Mark("differs", lines)
         if self.first is not None:
             lines = ("first difference", f"before: {self.first.before}", f"after: {self.first.after}")
             marks[f"node:{self.first.node}"] = Mark("differs", lines)
@@ -221,4 +222,5 @@ class Comparison(Frames):
         return {"text/plain": self.text, "text/html": picture + "".join(str(table.html()) for table in tables)}
 
 
+_SHAPES = {"output": "topic", "store": "store"}
 _NUMBERS = ("equal", "changed", "only before", "only after")

@@ -6,16 +6,21 @@ something else although all nodes before are equal: a filter that was removed, a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
+from kstreams_repl.engine.topology.differences.fingerprint import canonical
+from kstreams_repl.engine.topology.differences.node_diff import whole_code
 from kstreams_repl.engine.topology.nodes import Node, SinkNode, SourceNode
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.repl.session.views.compare.values import fields_that_differ, without
 from kstreams_repl.repl.session.views.past.record_trace import WRITES, NodeVisit, TracedRecord
 
 _GOT = "got"
+_NUMBER = re.compile(r"-\d{10}")
 
 
 class FirstNode(NamedTuple):
@@ -75,11 +80,12 @@ def first_node(
         again: the visits of an unchanged side, once more: what differs from `before` is noise.
         stores: those that both sides have.
     """
-    one, other, same = (_by_node(visits, stores) for visits in (before, after, again))
-    nodes = _nodes(*topologies)
-    parents = _parents(nodes, topologies)
-    names = [set(topology.nodes) for topology in topologies]
-    alone = names[0] ^ names[1]
+    names = _names(*topologies)
+    one, other, same = (_by_node(visits, stores, each) for visits, each in ((before, {}), (after, names), (again, {})))
+    ours, theirs = topologies[0].nodes, {names.get(name, name): node for name, node in topologies[1].nodes.items()}
+    nodes: dict[str, Node] = {**theirs, **ours}
+    parents = _parents(nodes, topologies, ({}, names))
+    alone = ours.keys() ^ theirs.keys()
     for name in _sorted(nodes, parents):
         mine, others = one.get(name, _Work()), other.get(name, _Work())
         if name in alone:
@@ -120,10 +126,10 @@ def _head(name: str, alone: Collection[str], parents: Mapping[str, Sequence[str]
     return name
 
 
-def _by_node(visits: Sequence[NodeVisit], stores: Collection[str]) -> dict[str, _Work]:
+def _by_node(visits: Sequence[NodeVisit], stores: Collection[str], names: Mapping[str, str]) -> dict[str, _Work]:
     found: dict[str, _Work] = {}
     for visit in visits:
-        work = found.setdefault(visit.node, _Work())
+        work = found.setdefault(names.get(visit.node, visit.node), _Work())
         if visit.input is not None:
             work.got.append(_fields(visit.input))
         work.forwarded += map(_fields, visit.outputs)
@@ -145,14 +151,34 @@ def _fields(record: TracedRecord) -> dict[str, Any]:
     return record._asdict()
 
 
-def _nodes(before: Topology, after: Topology) -> dict[str, Node]:
-    return {**after.nodes, **before.nodes}
+def _names(before: Topology, after: Topology) -> dict[str, str]:
+    """Return by generated name of a node after the change the name that the same node had before: one node more shifts their numbers."""
+    one, other = list(before.nodes), list(after.nodes)
+    names: dict[str, str] = {}
+    matcher = SequenceMatcher(None, _tokens(before), _tokens(after), autojunk=False)
+    for what, start, stop, other_start, other_stop in matcher.get_opcodes():
+        pairs = zip(one[start:stop], other[other_start:other_stop], strict=False) if what in ("equal", "replace") else ()
+        names |= {new: old for old, new in pairs if _kind(before.nodes[old]) == _kind(after.nodes[new]) and _generated(old, new)}
+    return {new: f"{new} (new)" for new in other if _generated(new) and new in before.nodes} | names
 
 
-def _parents(nodes: Mapping[str, Node], topologies: Sequence[Topology]) -> dict[str, list[str]]:
+def _tokens(topology: Topology) -> list[tuple[str, str]]:
+    code = whole_code(topology)
+    return [(_kind(node), canonical(code.get(name))) if _generated(name) else ("", name) for name, node in topology.nodes.items()]
+
+
+def _generated(*names: str) -> bool:
+    return all(_NUMBER.search(name) for name in names)
+
+
+def _kind(node: Node) -> str:
+    return type(getattr(node, "operator", node)).__name__
+
+
+def _parents(nodes: Mapping[str, Node], topologies: Sequence[Topology], names: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
     """Return the nodes from which each node gets records on either side, through repartition topics, too."""
     parents: dict[str, dict[str, None]] = {name: {} for name in nodes}
-    for topology in topologies:
+    for topology, known in zip(topologies, names, strict=True):
         writers: dict[str | None, list[str]] = {}
         for node in topology.nodes.values():
             if isinstance(node, SinkNode) and node.topic is not None:
@@ -162,7 +188,7 @@ def _parents(nodes: Mapping[str, Node], topologies: Sequence[Topology]) -> dict[
                 above = [name for topic in node.topics for name in writers.get(topic, ())]
             else:
                 above = list(node.parents)
-            parents[node.name] |= dict.fromkeys(above)
+            parents[known.get(node.name, node.name)] |= dict.fromkeys(known.get(name, name) for name in above)
     return {name: list(above) for name, above in parents.items()}
 
 

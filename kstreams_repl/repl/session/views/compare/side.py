@@ -14,18 +14,22 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kstreams_repl.engine.commit.offset_metadata import STREAM_TIME, OffsetMetadata
 from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.engine.operators.own_copy import own_copy
+from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.runtime.calls.call_results import ResultLog
 from kstreams_repl.engine.runtime.nodes.collector import Send, Site
 from kstreams_repl.engine.runtime.task import StreamTask, TaskSpec
 from kstreams_repl.engine.stores.engine.environment import Environment
 from kstreams_repl.engine.topology.names import internal_topic
 from kstreams_repl.engine.topology.nodes import Node, SinkNode
+from kstreams_repl.engine.topology.table_files import TableFiles
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.instance.initialization.start_offsets import StartOffset, restore_progress
 from kstreams_repl.host.instance.state.state_manager import open_lmdb
@@ -34,7 +38,10 @@ from kstreams_repl.repl.session.views.past.record_trace import NodeVisit, TraceM
 from kstreams_repl.system.errors import KStreamsError
 from kstreams_repl.system.types import Headers, RecordBatch, TaskId, TopicPartition
 from kstreams_repl.test_driver.driver_tasks import DriverTopics
-from kstreams_repl.test_driver.host import DriverCollector, DriverHost
+from kstreams_repl.test_driver.host import DriverCollector, DriverHost, DriverRows
+
+if TYPE_CHECKING:
+    from kstreams_repl.table_files.row_batches import Misfit
 
 CHUNK = 2_000
 """Number of input records that are run at once."""
@@ -44,6 +51,12 @@ _SETTINGS = {
     "num.threads.per.task": 1, "max.task.idle.ms": -1, "repl.outer.join.emit.interval.ms": 0, "statestore.cache.max.bytes": 0,
     "repl.changelog.suppression": False,
 }  # fmt: skip
+
+
+TABLE = "table:"
+"""Begins the name of what a sink writes that writes a table of files."""
+Column = tuple[list[int], RecordBatch]
+"""Records of a partition with their tags."""
 
 
 class Sent(NamedTuple):
@@ -101,8 +114,14 @@ class _Task:
     def __init__(self, spec: TaskSpec, task: StreamTask, host: DriverHost, environment: Environment, collector: _Collector) -> None:
         self.spec, self.task, self.host, self.environment, self.collector = spec, task, host, environment, collector
         self.meter: TraceMeter | None = None
-        self.waiting: dict[TopicPartition, list[tuple[list[int], RecordBatch]]] = {}
+        self.waiting: dict[TopicPartition, list[Column]] = {}
+        self.arrived: dict[TopicPartition, list[Sent]] = {}
+        """What other tasks have sent, by partition."""
         self.commits = 0
+
+    @property
+    def is_due(self) -> bool:
+        return bool(self.waiting or self.arrived)
 
 
 class Side:
@@ -190,13 +209,16 @@ class Side:
         sent: list[Sent] = []
         state = random.getstate()
         try:
-            while any(each.waiting for each in self.tasks) and self.failed is None:
+            while any(each.is_due for each in self.tasks) and self.failed is None:
                 for each in self.tasks:
-                    if each.waiting and self.failed is None:
+                    if each.is_due and self.failed is None:
                         random.seed(f"{self._seed} {start} {each.spec.task_id}")
                         self._process(each)
                         made = each.collector.take()
-                        self._pass_on(made)
+                        for record in made:
+                            partition = TopicPartition(record.topic, record.partition)
+                            if (reader := self._readers.get(partition)) is not None:
+                                reader.arrived.setdefault(partition, []).append(record)
                         sent += made
         finally:
             random.setstate(state)
@@ -204,6 +226,9 @@ class Side:
 
     def _process(self, each: _Task) -> None:
         waiting, each.waiting = each.waiting, {}
+        arrived, each.arrived = each.arrived, {}
+        for partition, records in arrived.items():
+            waiting.setdefault(partition, []).append(self._column(partition, records))
         task, services = each.task, each.task.services
         single = task.calls is not None or services.stream_punctuations.next_due is not None
         try:
@@ -236,28 +261,14 @@ class Side:
             due = following if following != due else None
         return ended
 
-    def _pass_on(self, sent: Sequence[Sent]) -> None:
-        """Give records to the tasks that read their topics."""
-        columns: dict[TopicPartition, tuple[list[int], RecordBatch]] = {}
-        for record in sent:
-            partition = TopicPartition(record.topic, record.partition)
-            reader = self._readers.get(partition)
-            if reader is None:
-                continue
-            if partition not in columns:
-                columns[partition] = [], RecordBatch([], [], [], [], [], record.topic)
-            tags, batch = columns[partition]
-            offset = self._next.get(partition, self._start(partition).offset)
-            self._next[partition] = offset + 1
-            tags.append(record.tag)
-            batch.keys.append(record.key)
-            batch.values.append(record.value)
-            batch.timestamps.append(record.timestamp)
-            batch.offsets.append(offset)
-            assert batch.headers is not None
-            batch.headers.append(record.headers)
-        for partition, column in columns.items():
-            self._readers[partition].waiting.setdefault(partition, []).append(column)
+    def _column(self, partition: TopicPartition, sent: list[Sent]) -> Column:
+        """Return records that tasks have sent as they are on the broker, by the order of their tags."""
+        sent.sort(key=attrgetter("tag"))
+        start = self._next.get(partition, self._start(partition).offset)
+        self._next[partition] = start + len(sent)
+        tags, _, keys, values, timestamps, headers, _ = zip(*sent, strict=True)
+        offsets = list(range(start, start + len(sent)))
+        return list(tags), RecordBatch(list(keys), list(values), list(timestamps), offsets, list(headers), partition.topic)
 
     def _start(self, partition: TopicPartition) -> StartOffset:
         return self._base.starts.get(partition) or StartOffset(0, OffsetMetadata())
@@ -384,7 +395,7 @@ def _in_order(specs: Sequence[TaskSpec], topology: Topology, application: str) -
 
 
 def _runs(
-    waiting: Mapping[TopicPartition, list[tuple[list[int], RecordBatch]]], *, single: bool
+    waiting: Mapping[TopicPartition, list[Column]], *, single: bool
 ) -> Iterator[tuple[TopicPartition, list[int], RecordBatch]]:
     """Yield the records of several partitions in the order of their tags, consecutive ones of a partition together.
 
@@ -425,7 +436,7 @@ class _Collector(DriverCollector):
         self._by_key = topics.partition_of
         self.partition_of = self._partition_of
         self.tags: list[int] = []
-        self.record: object = None
+        self.record: RecordContext | None = None
         self.last = 0
         self._tags: dict[tuple[str, int], dict[int, int]] = {}
 
@@ -446,8 +457,9 @@ class _Collector(DriverCollector):
         return taken
 
     def _now(self) -> int:
-        record = self.record
-        tag = self.tag_of(record.topic, record.partition, record.offset)  # type: ignore[attr-defined]
+        assert self.record is not None
+        record = self.record.outer or self.record
+        tag = self.tag_of(record.topic, record.partition, record.offset)
         return self.last if tag is None else tag
 
     def _partition_of(self, topic: str, key: bytes | None) -> int:
@@ -465,3 +477,14 @@ class _Collector(DriverCollector):
             tags.append(tag)
 
         return noted
+
+    def rows(self, node: str, table: TableFiles, partition: int, misfit: Misfit, context: Callable[[], object] | None = None) -> DriverRows:
+        """Return what notes the rows of a sink that writes a table, as records without bytes."""
+        rows = super().rows(node, table, partition, misfit, context)
+
+        def noted(key: object, value: object, timestamp: int) -> None:
+            self.tags.append(self._now())
+            self.sent.append((f"{TABLE}{table.path}", own_copy(key), own_copy(value), timestamp, [], 0))
+
+        rows.append = noted
+        return rows
