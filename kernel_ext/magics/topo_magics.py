@@ -156,7 +156,7 @@ class TopoMagics(Magics):
     @argument("--samples", type=int, default=20, help="rows kept of each output and store")
     @line_magic
     def topo_compare(self, line: str) -> object:
-        """`app.compare(topology)`: process the application's records with both topologies; show the rows that differ, and from which node on.
+        """`app.compare(topology)`: process the application's records with the changed topology, too; which rows differ, from which node on.
         """
         given = arguments(self.topo_compare, line)
         app = self._workspace.application(given.application)

@@ -49,7 +49,7 @@ EXPECTED = {
     """,
     "kstreams_repl.testing": """
         CapturedForward CapturedPunctuator MockProcessorContext ProducedRecord RecordedRecord Recording SavedState StandaloneCluster
-        TestInputTopic TestOutputTopic TestRecord TopologyTestDriver outputs_of recording_fixture tables
+        TestInputTopic TestOutputTopic TestRecord TopologyTestDriver compare_topologies outputs_of recording_fixture tables
     """,
     "kstreams_repl.types": """
         AggregationWithHeaders BranchedKStream CallContext Cancellable CogroupedKStream CustomSensor ErrorContext Node ProcessingContext
@@ -67,7 +67,7 @@ SESSION = [
     "schema", "serdes_of", "settings", "spark", "spark_frame", "sql", "start", "started", "topics", "values", "variables",
 ]  # fmt: skip
 APPLICATION = [
-    "all_local_store_partition_lags", "apply", "batch_progress", "batch_report", "bootstrap_servers", "changes",
+    "all_local_store_partition_lags", "apply", "batch_progress", "batch_report", "bootstrap_servers", "changes", "compare",
     "config", "counts", "debug", "describe", "diff", "edit", "error", "explain", "export", "failed_record", "generation", "listen", "log",
     "metadata_for_all_clients", "metrics", "name", "node_rates", "pause", "picture", "query",
     "query_metadata_for_key", "query_token_path", "remaining", "reports", "restarts", "resume", "retries", "rollback", "savepoint",

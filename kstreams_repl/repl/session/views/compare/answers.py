@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import pickle
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -29,14 +30,13 @@ class Answers:
         calls: whether functions may be called.
 
     Attributes:
-        refused: the first call that was not made; None: there was none.
         called: by node, how often a function was called.
         reused: by node, how often an answer was given again.
     """
 
     def __init__(self, *, calls: bool) -> None:
         self._calls = calls
-        self.refused: IllegalStateError | None = None
+        self._refused: IllegalStateError | None = None
         self._known: dict[_Call, list[Any]] = defaultdict(list)
         self.called: dict[str, int] = defaultdict(int)
         self.reused: dict[str, int] = defaultdict(int)
@@ -46,25 +46,22 @@ class Answers:
         given: dict[_Call, int] = defaultdict(int)
         return lambda nodes: [self._quiet(node, given) for node in nodes]
 
-    def refuse(self, *topologies: Topology) -> None:
-        """Raise if functions would be called whose answers are not recorded.
+    @contextmanager
+    def asked_by(self, *topologies: Topology) -> Iterator[None]:
+        """Raise if functions of topologies would be called that may not be: with other answers the rest is another application.
 
         Raises:
-            IllegalStateError: there are, and they may not be called.
+            IllegalStateError: at the begin, if no answer can be recorded; at the end, if one was not.
         """
         for node in (node for topology in topologies for node in topology.nodes.values()):
             operator = node.operator if isinstance(node, ProcessorNode) else None
             if isinstance(operator, StreamAsync) and not self._calls and (operator.is_processor or not operator.options.durable):
                 raise _refused(node.name)
-
-    def raise_refused(self) -> None:
-        """Raise if a function was not called although its answer was not recorded: without it the rest is another application.
-
-        Raises:
-            IllegalStateError: there was such a call.
-        """
-        if self.refused is not None:
-            raise self.refused
+        try:
+            yield
+        finally:
+            if self._refused is not None:
+                raise self._refused
 
     def _quiet(self, node: Node, given: dict[_Call, int]) -> Node:
         if not isinstance(node, ProcessorNode):
@@ -92,8 +89,8 @@ class Answers:
                 self.reused[node] += 1
                 return call, answers[number : number + 1]
             if not self._calls:
-                self.refused = self.refused or _refused(node)
-                raise self.refused
+                self._refused = self._refused or _refused(node)
+                raise self._refused
             self.called[node] += 1
             return call, []
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -195,11 +195,10 @@ class Comparison(Frames):
         Example:
             >>> app.compare(builder).to_dict()["equal"]               # doctest: +SKIP
         """
-        first = None if self.first is None else {**self.first._asdict(), "record": str(self.first.record or "")}
         return {
             "application": self.application, "records": self.records, "base": self.base, "equal": self.equal,
-            "rows": [each._asdict() for each in self.rows], "first": first, "noise": [each._asdict() for each in self.noise],
-            "samples": [{**each._asdict(), "record": str(each.record or "")} for each in self.samples], "notes": list(self.notes),
+            "rows": _dicts(self.rows), "first": None if self.first is None else _dicts([self.first])[0], "noise": _dicts(self.noise),
+            "samples": _dicts(self.samples), "notes": list(self.notes),
         }  # fmt: skip
 
     def _marks(self) -> dict[str, Mark]:
@@ -224,3 +223,9 @@ class Comparison(Frames):
 
 _SHAPES = {"output": "topic", "store": "store"}
 _NUMBERS = ("equal", "changed", "only before", "only after")
+
+
+def _dicts(rows: Sequence[tuple[Any, ...]]) -> list[dict[str, Any]]:
+    """Return named tuples as JSON has them."""
+    names = list(type(rows[0]).__annotations__) if rows else []
+    return [{name: str(value or "") if name == "record" else value for name, value in zip(names, row, strict=True)} for row in rows]

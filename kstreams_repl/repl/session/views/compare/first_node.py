@@ -148,7 +148,7 @@ def _by_node(visits: Sequence[NodeVisit], stores: Collection[str], names: Mappin
 
 
 def _fields(record: TracedRecord) -> dict[str, Any]:
-    return record._asdict()
+    return {"key": record.key, "value": record.value, "timestamp": record.timestamp, "headers": record.headers}
 
 
 def _names(before: Topology, after: Topology) -> dict[str, str]:

@@ -13,9 +13,6 @@ from dataclasses import dataclass
 
 from kstreams_repl.engine.runtime.task_specs import task_specs
 from kstreams_repl.engine.topology.differences.diff import StoreChange
-from kstreams_repl.engine.topology.names import internal_topic
-from kstreams_repl.engine.topology.nodes import SinkNode, SourceNode
-from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.instance.initialization.start_offsets import StartOffset
 from kstreams_repl.host.instance.state.state_directory import task_directory
 from kstreams_repl.host.kafka.result_log import BrokerResultLog
@@ -28,7 +25,7 @@ from kstreams_repl.repl.session.views.compare.answers import Answers
 from kstreams_repl.repl.session.views.compare.compare import compare
 from kstreams_repl.repl.session.views.compare.comparison import Comparison
 from kstreams_repl.repl.session.views.compare.inputs import Inputs
-from kstreams_repl.repl.session.views.compare.side import Base, SideTopology
+from kstreams_repl.repl.session.views.compare.side import Base, SideTopology, own_topics
 from kstreams_repl.repl.session.views.past.before_record import global_stores, records_between
 from kstreams_repl.repl.session.views.past.commit_history import CommitHistory, TaskCommit
 from kstreams_repl.repl.session.views.past.moments import Moment, moment_of
@@ -92,7 +89,7 @@ def compare_definition(
     if start is not None:
         return compare_span(app, plan, Span(history.at(moment_of(start)), *last), calls=calls, samples=samples)
     refused: InvalidStateStoreError | None = None
-    own = _own_topics(app.name, app.topology)
+    own = own_topics(app.name, app.topology)
     external = {partition: offset for partition, offset in last[0].items() if partition.topic not in own}
     for base in _bases(history, external, records or RECORDS):
         try:
@@ -119,7 +116,6 @@ def compare_span(app: ApplicationCore, plan: EditPlan, span: Span, *, calls: boo
     for note in notes:
         app.client.report(note)
     answers = Answers(calls=calls)
-    answers.refuse(app.topology, plan.topology)
     partitions, results = app.client.admin.topics(), _Results(app)
 
     def sides() -> tuple[SideTopology, SideTopology]:
@@ -130,9 +126,8 @@ def compare_span(app: ApplicationCore, plan: EditPlan, span: Span, *, calls: boo
         return one, other
 
     base = _base(app, plan, span)
-    found = compare(sides, base, inputs, title=span.title, samples=samples, notes=notes, report=app.client.report)
-    answers.raise_refused()
-    return found
+    with answers.asked_by(app.topology, plan.topology):
+        return compare(sides, base, inputs, title=span.title, samples=samples, notes=notes, report=app.client.report)
 
 
 # ---- from where to where
@@ -208,7 +203,7 @@ def _inputs(app: ApplicationCore, plan: EditPlan, span: Span) -> tuple[Inputs, l
     before = {partition for spec in specs_of(app).values() for partition in spec.partitions}
     resolved = check(admin, plan.topology, app.name, plan.config)
     after = {partition for spec in task_specs(plan.topology, app.name, plan.config, resolved).values() for partition in spec.partitions}
-    own = _own_topics(app.name, app.topology) | _own_topics(app.name, plan.topology)
+    own = own_topics(app.name, app.topology) | own_topics(app.name, plan.topology)
     starts = {partition: offset for commit in span.base.values() for partition, offset in commit.offsets.items()}
     batches: dict[TopicPartition, RecordBatch] = {}
     new = sorted(partition for partition in after - before if partition.topic not in own)
@@ -226,14 +221,6 @@ def _inputs(app: ApplicationCore, plan: EditPlan, span: Span) -> tuple[Inputs, l
         how = "are read from the beginning" if batches.keys() & set(new) else "are not read"
         notes.append(f"{topics}: only the changed topology reads it; its records {how} (auto.offset.reset)")
     return Inputs(batches), notes
-
-
-def _own_topics(application: str, topology: Topology) -> set[str]:
-    """Return the topics that both sides write themselves: internal ones, and outputs that they read."""
-    nodes = topology.nodes.values()
-    written = {node.topic for node in nodes if isinstance(node, SinkNode) and node.topic is not None}
-    read = {topic for node in nodes if isinstance(node, SourceNode) for topic in node.topics}
-    return {internal_topic(application, topic) for topic in topology.internal_topics} | (written & read)
 
 
 class _Results:

@@ -28,7 +28,7 @@ from kstreams_repl.engine.runtime.nodes.collector import Send, Site
 from kstreams_repl.engine.runtime.task import StreamTask, TaskSpec
 from kstreams_repl.engine.stores.engine.environment import Environment
 from kstreams_repl.engine.topology.names import internal_topic
-from kstreams_repl.engine.topology.nodes import Node, SinkNode
+from kstreams_repl.engine.topology.nodes import Node, SinkNode, SourceNode
 from kstreams_repl.engine.topology.table_files import TableFiles
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.instance.initialization.start_offsets import StartOffset, restore_progress
@@ -176,11 +176,6 @@ class Side:
         self._run(self._done, self._done + 1)
         self._done += 1
         return [visit for each in self.tasks if each.meter is not None for visit in each.meter.take()]
-
-    def writes_itself(self) -> set[str]:
-        """Return the topics that the topology both names as a sink and reads."""
-        read = {partition.topic for spec in self._topics.specs for partition in spec.partitions}
-        return self._topics.sinks & read
 
     def rows(self, store: str) -> Iterator[tuple[int, Iterator[tuple[bytes, bytes]]]]:
         """Yield the rows of a store in each task, by the order of their keys, with the task's partition."""
@@ -361,6 +356,14 @@ class Side:
                 _copy_rows(path, builder.name, environment)
         environment.commit({}, max(environment.commit_id, 0))
         return environment
+
+
+def own_topics(application: str, topology: Topology) -> set[str]:
+    """Return the topics that an application writes itself and reads: internal ones, and outputs that are inputs, too."""
+    nodes = topology.nodes.values()
+    written = {node.topic for node in nodes if isinstance(node, SinkNode) and node.topic is not None}
+    read = {topic for node in nodes if isinstance(node, SourceNode) for topic in node.topics}
+    return {internal_topic(application, topic) for topic in topology.internal_topics} | (written & read)
 
 
 def _copy_rows(path: Path, store: str, environment: Environment) -> None:

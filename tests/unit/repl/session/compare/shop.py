@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections import Counter
 from functools import cache
 
 import orjson
@@ -12,7 +12,8 @@ from kstreams_repl.engine.partitioning import partition_for_key
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.repl.session.views.compare.comparison import Comparison
 from kstreams_repl.repl.session.views.compare.topologies import compare_topologies
-from kstreams_repl.system.types import RecordBatch, TopicPartition
+from kstreams_repl.system.types import Headers
+from kstreams_repl.test_driver.recording import RecordedRecord, Recording
 
 CONFIG = {"default.key.serde": "string", "default.value.serde": "json"}
 PARTITIONS = 2
@@ -20,24 +21,22 @@ _BEGIN = 1_700_000_000_000
 
 
 class Records:
-    """Records by partition."""
+    """Records in the order in which they are added."""
 
     def __init__(self) -> None:
-        self.batches: dict[TopicPartition, RecordBatch] = {}
+        self.all: list[RecordedRecord] = []
+        self._offsets: Counter[tuple[str, int]] = Counter()
 
-    def add(self, topic: str, key: str | None, value: object, timestamp: int, headers: object = None) -> None:
-        data = None if key is None else key.encode()
-        partition = TopicPartition(topic, 0 if data is None else partition_for_key(data, PARTITIONS))
-        batch = self.batches.setdefault(partition, RecordBatch([], [], [], [], [], topic))
-        batch.keys.append(data)
-        batch.values.append(None if value is None else orjson.dumps(value))
-        batch.timestamps.append(timestamp)
-        batch.offsets.append(len(batch.offsets))
-        batch.headers.append(headers)
+    def add(self, topic: str, key: str, value: object, timestamp: int, headers: Headers | None = None) -> None:
+        data = key.encode()
+        place = topic, partition_for_key(data, PARTITIONS)
+        body = None if value is None else orjson.dumps(value)
+        self.all.append(RecordedRecord(*place, self._offsets[place], timestamp, data, body, headers or []))
+        self._offsets[place] += 1
 
 
 @cache
-def shop(orders: int = 400, seed: int = 7) -> Mapping[TopicPartition, RecordBatch]:
+def shop(orders: int = 400, seed: int = 7) -> Recording:
     """Return the records: an order each second, of 20 customers, with an amount from 0 to 19."""
     chance, records = random.Random(seed), Records()
     for number in range(orders):
@@ -56,13 +55,9 @@ def shop(orders: int = 400, seed: int = 7) -> Mapping[TopicPartition, RecordBatc
             city = chance.choice(("Graz", "Linz", "Wien", None))
             row = None if chance.random() < 0.2 else {"name": customer.upper(), "city": city, "orders": chance.randrange(9)}
             records.add("customers", customer, row, now + 1)
-    return records.batches
+    return Recording(records.all, dict.fromkeys(("orders", "payments", "customers", "out", "amounts"), PARTITIONS))
 
 
-def compared(
-    before: Topology, after: Topology, records: Mapping[TopicPartition, RecordBatch] | None = None, **options: object
-) -> Comparison:
+def compared(before: Topology, after: Topology, *, calls: bool = False, samples: int = 20) -> Comparison:
     """Return what differs between two topologies on the shop's records."""
-    topics = {topic for topology in (before, after) for topic in topology.source_topics()}
-    own = {partition: batch for partition, batch in (records or shop()).items() if partition.topic in topics}
-    return compare_topologies(before, after, own, config=CONFIG, partitions=dict.fromkeys((*topics, "out"), PARTITIONS), **options)  # type: ignore[arg-type]
+    return compare_topologies(before, after, shop(), CONFIG, calls=calls, samples=samples)

@@ -14,9 +14,16 @@ from typing import Any
 import pytest
 
 import kstreams_repl as ks
+from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.topology.topology import Topology
+from kstreams_repl.repl.session.views.compare.answers import Answers
+from kstreams_repl.repl.session.views.compare.compare import compare
+from kstreams_repl.repl.session.views.compare.inputs import Inputs
+from kstreams_repl.repl.session.views.compare.side import Base, Side, SideTopology
+from kstreams_repl.repl.session.views.compare.topologies import batches_of
+from kstreams_repl.test_driver.virtual_calls import MemoryResultLog
 from tests.unit.repl.session.compare.mistakes import by_customer, orders
-from tests.unit.repl.session.compare.shop import CONFIG, compared
+from tests.unit.repl.session.compare.shop import CONFIG, compared, shop
 
 Order = dict[str, Any]
 
@@ -179,3 +186,46 @@ def test_calls_are_refused_unless_they_are_allowed(service: tuple[str, list[str]
     with pytest.raises(ks.KStreamsError, match="asynchronous node 'price' would be called"):
         compared(_asking(url), _asking(url))
     assert asked == []
+
+
+def _durable(url: str, *, step: int = 1) -> Topology:
+    from urllib.request import urlopen
+
+    def price(order: Order) -> Order:
+        with urlopen(f"{url}/{order['id']}") as answer:  # noqa: S310
+            return {**order, "price": int(answer.read())}
+
+    builder = ks.StreamsBuilder()
+    stream = orders(builder).filter(lambda key, order: order["amount"] > 15, name="large")
+    priced = stream.map_values_async(price, name="price", durable=True)
+    priced.map_values(lambda order: [order["price"], order["amount"] * step], name="pair").to("out", name="sink")
+    return builder.build(CONFIG)
+
+
+def test_a_durable_node_takes_the_recorded_answers_and_calls_nobody(service: tuple[str, list[str]]) -> None:
+    url, asked = service
+    log = MemoryResultLog()
+    config = StreamsConfig({**CONFIG, "application.id": "test"})
+    inputs = Inputs(batches_of(shop(), _durable(url)))
+
+    def given(topology: Topology, answers: Answers) -> SideTopology:
+        return SideTopology(topology, "test", config, shop().topics, answers.of_a_side(), log)
+
+    with Side(given(_durable(url), Answers(calls=True)), Base(), inputs) as recording:  # the application, once
+        made = [sent for _, each in recording.run(len(inputs)) for sent in each if sent.topic == "out"]
+    calls = len(asked)
+    assert calls == len(made) > 50
+
+    answers = Answers(calls=False)
+    with answers.asked_by(_durable(url)):
+        found = compare(
+            lambda: (given(_durable(url), answers), given(_durable(url, step=2), answers)), Base(), inputs, title="the beginning"
+        )
+    assert found.first is not None and found.first.node == "pair" and len(asked) == calls, found.text
+
+    rows = next(iter(log.rows.values()))
+    del rows[len(rows) // 2 :]
+    missing = Answers(calls=False)
+    with pytest.raises(ks.KStreamsError, match="asynchronous node 'price' would be called"), missing.asked_by(_durable(url)):
+        compare(lambda: (given(_durable(url), missing), given(_durable(url), missing)), Base(), inputs, title="the beginning")
+    assert len(asked) == calls

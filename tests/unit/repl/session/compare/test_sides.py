@@ -11,6 +11,7 @@ import kstreams_repl as ks
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.repl.session.views.compare import side as side_module
+from kstreams_repl.repl.session.views.compare import topologies
 from kstreams_repl.repl.session.views.compare.answers import Answers
 from kstreams_repl.repl.session.views.compare.comparison import Comparison
 from kstreams_repl.repl.session.views.compare.inputs import Inputs
@@ -18,14 +19,14 @@ from kstreams_repl.repl.session.views.compare.side import Base, Sent, Side, Side
 from kstreams_repl.system.errors import StreamsProcessingError
 from kstreams_repl.system.types import RecordPosition
 from tests.unit.repl.session.compare.mistakes import MISTAKES, by_customer, orders
-from tests.unit.repl.session.compare.shop import CONFIG, PARTITIONS, compared, shop
+from tests.unit.repl.session.compare.shop import CONFIG, compared, shop
 
 
 def sent_by(topology: Topology, chunk: int, monkeypatch: pytest.MonkeyPatch) -> list[Sent]:
     monkeypatch.setattr(side_module, "CHUNK", chunk)
-    topics = dict.fromkeys((*topology.source_topics(), "out"), PARTITIONS)
-    inputs = Inputs({partition: batch for partition, batch in shop().items() if partition.topic in topics})
-    given = SideTopology(topology, "test", StreamsConfig({**CONFIG, "application.id": "test"}), topics, Answers(calls=False).of_a_side())
+    inputs = Inputs(topologies.batches_of(shop(), topology))
+    config = StreamsConfig({**CONFIG, "application.id": "test"})
+    given = SideTopology(topology, "test", config, shop().topics, Answers(calls=False).of_a_side())
     with Side(given, Base(), inputs) as side:
         made = [sent for _, each in side.run(len(inputs)) for sent in each if sent.timestamp is not None]  # a buffer logs at the commit
         return sorted(made, key=lambda sent: (sent.tag, sent.topic))
