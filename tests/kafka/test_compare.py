@@ -80,7 +80,7 @@ def test_the_application_equals_itself_and_the_control_has_its_stores(
     monkeypatch.setattr(of_application, "compare", kept)
     found = compare_definition(app, topology(app.name), records=records)
     assert found.equal and found.first is None and found.notes == (), found.text
-    assert min(records, 400) <= found.records <= min(400, records + 100)
+    assert min(records, 400) <= found.records <= min(400, records + 150)
     assert (found.base == "the beginning") is (records == 10_000)
     assert everything(admin, "cmp0") == ends
 
@@ -92,8 +92,9 @@ def test_the_application_equals_itself_and_the_control_has_its_stores(
             for store in specs_of(app)[task].subtopology.stores:
                 rows = {(task.partition, key): value for key, value in environment.engine(store.name).range()}
                 mine = {at: value for at, value in control[store.name].items() if at[0] == task.partition}
-                assert mine == rows, store.name
-                compared += len(rows)
+                if records == 10_000 or task.subtopology == 0:  # else records of repartition topics may have been on their way
+                    assert mine == rows, store.name
+                    compared += len(rows)
         finally:
             environment.close()
     assert compared > 10 * KEYS
@@ -129,6 +130,18 @@ def test_a_store_that_cannot_be_read_begins_empty_on_both_sides(ran: Ran) -> Non
     found = compare_definition(app, builder, records=100)
     assert any(note.startswith("store counts begins empty on both sides") for note in found.notes), found.notes
     assert found.first is not None and found.first.node == "count", found.text
+
+
+def test_what_the_application_really_has_is_compared_with_the_control(ran: Ran) -> None:
+    """A function that does not give again what it gave then, as one that reads the clock: no difference, but it is said."""
+    app = ran.application
+    joins = [name for name, node in app.topology.nodes.items() if hasattr(getattr(node, "operator", None), "joiner")]
+    (both,) = (name for name in joins if name.startswith("both") and name.endswith("this"))
+    other = edited(app.name, both, joiner=lambda value, other: "again")
+    unlike = Compared(app.name, other, app.config, app.client, running_code=whole_code(other))
+    found = compare_definition(unlike, other, records=10_000)
+    assert found.equal and len(found.notes) == 1, found.text
+    assert found.notes[0].startswith("store both: ") and found.notes[0].endswith("are not what the application has (value)")
 
 
 def test_what_is_not_known_is_an_error(ran: Ran) -> None:

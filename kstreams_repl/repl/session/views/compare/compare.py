@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, repeat
 from typing import Any, NamedTuple
@@ -33,7 +33,16 @@ from kstreams_repl.repl.session.views.compare.comparison import (
 from kstreams_repl.repl.session.views.compare.decoded import Decoder, Fields
 from kstreams_repl.repl.session.views.compare.first_node import first_node
 from kstreams_repl.repl.session.views.compare.inputs import Inputs
-from kstreams_repl.repl.session.views.compare.row_pairs import CHANGELOG, OUTPUT, REPARTITION, STORE, Channel, Channels, Unequal
+from kstreams_repl.repl.session.views.compare.row_pairs import (
+    CHANGELOG,
+    OUTPUT,
+    REPARTITION,
+    STORE,
+    Channel,
+    Channels,
+    HasRows,
+    Unequal,
+)
 from kstreams_repl.repl.session.views.compare.side import Base, Sent, Side, SideTopology
 from kstreams_repl.repl.session.views.compare.values import fields_that_differ, without
 from kstreams_repl.repl.session.views.past.record_trace import NodeVisit
@@ -77,6 +86,7 @@ def compare(
     samples: int = 20,
     notes: Sequence[str] = (),
     report: Report = lambda text: None,
+    real: Mapping[str, HasRows] | None = None,
 ) -> Comparison:
     """Return what differs between the control and the changed topology.
 
@@ -87,6 +97,8 @@ def compare(
         samples: how many rows that differ are kept of each output and store.
         notes: what limits the comparison.
         report: called with the name of each step.
+        real: by store, what the application really has after the last record, where that is known: a note says what the control has
+            otherwise. It is no noise: both sides do the same.
     """
     before, after = sides()
     topologies = before.topology, after.topology
@@ -94,7 +106,7 @@ def compare(
     stop, failure = len(inputs), None
     while True:
         try:
-            unequal, again = _passes(sides, base, inputs, stop, stores, report)  # 1., 2. and 3.
+            unequal, again, unlike = _passes(sides, base, inputs, stop, stores, report, real or {})  # 1., 2. and 3.
             break
         except _Unprocessed as ended:
             failure, stop = ended.failure, ended.failure.tag
@@ -118,7 +130,7 @@ def compare(
         spans = [(0, min(stop, _TRACED))] if not tags else [(min(tags), min(tags) + 1), (0, min(min(tags) + 1, _TRACED))]
         found = (_first(sides, base, inputs, span, topologies, stores, noisy=bool(noisy)) for span in spans)
         first = next((each for each in found if each is not None), None)
-    left = list(notes)
+    left = [*notes, *(_unlike(unlike, decoders[0]) if stop == len(inputs) else ())]
     if failure is not None:
         position = inputs.position(failure.tag)
         left.append(f"{counted_left(len(inputs) - stop, 'record')} from {position} on were not compared: {failure.error.message}")
@@ -129,9 +141,9 @@ def compare(
 
 
 def _passes(
-    sides: Sides, base: Base, inputs: Inputs, stop: int, stores: Sequence[str], report: Report
-) -> tuple[Unequal, Unequal]:
-    """Return what differs between the control and the changed side, and between the control and itself.
+    sides: Sides, base: Base, inputs: Inputs, stop: int, stores: Sequence[str], report: Report, real: Mapping[str, HasRows]
+) -> tuple[Unequal, Unequal, Unequal]:
+    """Return what differs between the control and the changed side, between the control and itself, and what the application has.
 
     Raises:
         _Unprocessed: a side fails before that.
@@ -141,7 +153,19 @@ def _passes(
         again = Unequal()
         if unequal.in_results:
             again = control.against(sides()[0], stores, seed=1, what="the unchanged topology again", alone=False)
-        return unequal, again
+        unlike = Unequal()
+        for store, rows in real.items():
+            unlike.add_rows(store, control.side, rows)
+        return unequal, again, unlike
+
+
+def _unlike(unlike: Unequal, decoder: Decoder) -> Iterator[str]:
+    """Yield a note for each store of which the control has other rows than the application."""
+    for channel, rows in unlike.rows.items():
+        if rows:
+            fields = sorted({field for pair in _pairs(channel, unlike, (decoder, decoder)) for field in pair.fields})
+            whole = counted_left(len(rows) + unlike.equal[channel], "row")
+            yield f"store {channel.name}: {len(rows):,} of {whole} are not what the application has ({', '.join(fields)})"
 
 
 class _Control:
@@ -149,11 +173,11 @@ class _Control:
 
     def __init__(self, given: SideTopology, base: Base, inputs: Inputs, stop: int, report: Report) -> None:
         self._base, self._inputs, self._stop, self._report = base, inputs, stop, report
-        self._side = Side(given, base, inputs)
+        self.side = Side(given, base, inputs)
         try:
-            self._sent = [channels for _, channels in self._run(self._side, "the unchanged topology", alone=False)]
+            self._sent = [channels for _, channels in self._run(self.side, "the unchanged topology", alone=False)]
         except BaseException:
-            self._side.close()
+            self.side.close()
             raise
 
     def against(self, given: SideTopology, stores: Sequence[str], *, seed: int, what: str, alone: bool) -> Unequal:
@@ -163,7 +187,7 @@ class _Control:
             for mine, (_, others) in zip(self._sent, self._run(other, what, alone=alone), strict=True):
                 unequal.add(mine, others)
             for store in stores:
-                unequal.add_rows(store, self._side, other)
+                unequal.add_rows(store, self.side, other)
         return unequal
 
     def _run(self, side: Side, what: str, *, alone: bool) -> Iterator[tuple[int, dict[Channel, list[Sent]]]]:
@@ -178,7 +202,7 @@ class _Control:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._side.close()
+        self.side.close()
 
 
 def _is_compared(channel: Channel, topologies: tuple[Topology, Topology]) -> bool:

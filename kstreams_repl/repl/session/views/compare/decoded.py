@@ -21,7 +21,8 @@ from kstreams_repl.repl.session.views.compare.side import Sent
 
 Fields = dict[str, Any]
 """A record or row: its key, value, timestamp and so on, by name."""
-_PRIVATE = frozenset({StoreKind.OUTER_JOIN, StoreKind.SUPPRESS_BUFFER, StoreKind.JOIN_GRACE_BUFFER, StoreKind.SUBSCRIPTION})
+PRIVATE = frozenset({StoreKind.OUTER_JOIN, StoreKind.SUPPRESS_BUFFER, StoreKind.JOIN_GRACE_BUFFER, StoreKind.SUBSCRIPTION})
+"""Kinds of stores whose rows only their operators can read."""
 
 
 class Decoder:
@@ -64,7 +65,7 @@ class Decoder:
     def _serdes_of(self, channel: Channel, topic: str) -> tuple[Serde | None, Serde | None]:
         if channel.kind == CHANGELOG:
             builder = self._topology.stores[channel.name]
-            if builder.kind in _PRIVATE:
+            if builder.kind in PRIVATE:
                 return None, None
             plain = builder.kind in (StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.LRU, StoreKind.VERSIONED)
             return self._bound(builder.key_serde, "key", topic) if plain else None, self._bound(builder.value_serde, "value", topic)

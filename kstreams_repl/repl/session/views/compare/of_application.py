@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
+from kstreams_repl.engine.runtime.task import TaskSpec
 from kstreams_repl.engine.runtime.task_specs import task_specs
+from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment
 from kstreams_repl.engine.topology.differences.diff import StoreChange
 from kstreams_repl.host.instance.initialization.start_offsets import StartOffset
 from kstreams_repl.host.instance.state.state_directory import task_directory
+from kstreams_repl.host.instance.state.state_manager import open_lmdb
 from kstreams_repl.host.kafka.result_log import BrokerResultLog
 from kstreams_repl.pictures.wording import moment as time_text
 from kstreams_repl.repl.session.application.core import ApplicationCore
@@ -24,7 +28,9 @@ from kstreams_repl.repl.session.topics.source_serdes import built_with_serdes
 from kstreams_repl.repl.session.views.compare.answers import Answers
 from kstreams_repl.repl.session.views.compare.compare import compare
 from kstreams_repl.repl.session.views.compare.comparison import Comparison
+from kstreams_repl.repl.session.views.compare.decoded import PRIVATE
 from kstreams_repl.repl.session.views.compare.inputs import Inputs
+from kstreams_repl.repl.session.views.compare.row_pairs import HasRows
 from kstreams_repl.repl.session.views.compare.side import Base, SideTopology, own_topics
 from kstreams_repl.repl.session.views.past.before_record import global_stores, records_between
 from kstreams_repl.repl.session.views.past.commit_history import CommitHistory, TaskCommit
@@ -34,6 +40,7 @@ from kstreams_repl.system.errors import CallError, InvalidStateStoreError, Unkno
 from kstreams_repl.system.types import RecordBatch, TaskId, TopicPartition
 
 RECORDS = 100_000
+_NEAR = 20
 Commits = Mapping[TaskId, TaskCommit]
 
 
@@ -43,13 +50,19 @@ class Span:
 
     Attributes:
         base: the commit of each task from which it begins; a task without one begins empty, with its first record.
-        stop: the offset at which each input partition ends.
-        until_ms: the time of the last commit (ms).
+        last: the commit of each task at which it ends.
     """
 
     base: Commits
-    stop: Mapping[TopicPartition, int]
-    until_ms: int
+    last: Commits
+
+    @property
+    def stop(self) -> dict[TopicPartition, int]:
+        return {partition: offset for commit in self.last.values() for partition, offset in commit.offsets.items()}
+
+    @property
+    def until_ms(self) -> int:
+        return max(commit.at_ms for commit in self.last.values())
 
     @property
     def title(self) -> str:
@@ -85,15 +98,15 @@ def compare_definition(
     plan = plan_edit(app, built, definition, config=config)
     check(app.client.admin, plan.topology, app.name, plan.config)
     history = history_of(app)
-    last = _last(history, end)
+    last = history.at(Moment("time", 1 << 62) if end is None else moment_of(end))
     if start is not None:
-        return compare_span(app, plan, Span(history.at(moment_of(start)), *last), calls=calls, samples=samples)
+        return compare_span(app, plan, Span(history.at(moment_of(start)), last), calls=calls, samples=samples)
     refused: InvalidStateStoreError | None = None
     own = own_topics(app.name, app.topology)
-    external = {partition: offset for partition, offset in last[0].items() if partition.topic not in own}
-    for base in _bases(history, external, records or RECORDS):
+    external = {partition: offset for partition, offset in Span({}, last).stop.items() if partition.topic not in own}
+    for base in _bases(history, external, records or RECORDS, quiet=bool(app.topology.internal_topics)):
         try:
-            return compare_span(app, plan, Span(base, *last), calls=calls, samples=samples)
+            return compare_span(app, plan, Span(base, last), calls=calls, samples=samples)
         except InvalidStateStoreError as error:  # compacted, or deleted by retention: a later one may still be known
             refused = refused or error
     raise refused or InvalidStateStoreError("the application has no commit yet", hint="deploy it, and let it process records")
@@ -126,21 +139,19 @@ def compare_span(app: ApplicationCore, plan: EditPlan, span: Span, *, calls: boo
         return one, other
 
     base = _base(app, plan, span)
-    with answers.asked_by(app.topology, plan.topology):
-        return compare(sides, base, inputs, title=span.title, samples=samples, notes=notes, report=app.client.report)
+    with answers.asked_by(app.topology, plan.topology), _real_rows(app, span) as real:
+        return compare(sides, base, inputs, title=span.title, samples=samples, notes=notes, report=app.client.report, real=real)
 
 
 # ---- from where to where
 
 
-def _last(history: CommitHistory, end: object) -> tuple[dict[TopicPartition, int], int]:
-    """Return the offsets and the time of the last commits."""
-    commits = list(history.at(Moment("time", 1 << 62) if end is None else moment_of(end)).values())
-    return {partition: offset for commit in commits for partition, offset in commit.offsets.items()}, max(c.at_ms for c in commits)
+def _bases(history: CommitHistory, stop: Mapping[TopicPartition, int], records: int, *, quiet: bool) -> Iterator[Commits]:
+    """Yield commits to begin from: the last ones with this many records since, or the earliest, and then later and later ones.
 
-
-def _bases(history: CommitHistory, stop: Mapping[TopicPartition, int], records: int) -> Iterator[Commits]:
-    """Yield commits to begin from: the last ones with this many records since, or the earliest, and then later and later ones."""
+    Args:
+        quiet: prefer, of some commits, the one with the longest time to the next: nothing is on its way in a repartition topic then.
+    """
     tasks = [own for task in history.tasks if (own := history.of(task))]
     times = sorted({commit.at_ms for own in tasks for commit in own})
     known = max((own[0].at_ms for own in tasks if own[0].commit_id != 1), default=-1)
@@ -158,6 +169,9 @@ def _bases(history: CommitHistory, stop: Mapping[TopicPartition, int], records: 
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if since(candidates[middle]) >= records else (low, middle - 1)
+    if quiet and low:
+        near = range(max(1, low - _NEAR), low + 1)
+        low = max(near, key=lambda at: candidates[at + 1] - candidates[at] if at + 1 < len(candidates) else 0)
     while True:
         yield before(candidates[low])
         if low >= len(candidates) - 2:
@@ -221,6 +235,37 @@ def _inputs(app: ApplicationCore, plan: EditPlan, span: Span) -> tuple[Inputs, l
         how = "are read from the beginning" if batches.keys() & set(new) else "are not read"
         notes.append(f"{topics}: only the changed topology reads it; its records {how} (auto.offset.reset)")
     return Inputs(batches), notes
+
+
+class _RealRows:
+    """The rows of stores as of commits (`row_pairs.HasRows`)."""
+
+    def __init__(self, environments: Mapping[TaskId, LmdbEnvironment], specs: Mapping[TaskId, TaskSpec]) -> None:
+        self._environments, self._specs = environments, specs
+
+    def rows(self, store: str) -> Iterator[tuple[int, Iterator[tuple[bytes, bytes]]]]:
+        for task, environment in self._environments.items():
+            if any(builder.name == store for builder in self._specs[task].subtopology.stores):
+                yield task.partition, environment.engine(store).range()
+
+
+@contextmanager
+def _real_rows(app: ApplicationCore, span: Span) -> Iterator[dict[str, HasRows]]:
+    """Give the stores that the application has at the end, where records of no repartition topic are on the way to them."""
+    specs, own = specs_of(app), own_topics(app.name, app.topology)
+    tasks = {task: specs[task] for task in span.last if not any(partition.topic in own for partition in specs[task].partitions)}
+    with ExitStack() as opened:
+        environments: dict[TaskId, LmdbEnvironment] = {}
+        try:
+            directory = state_directory(app, {task: span.last[task] for task in tasks}) if tasks else None
+        except InvalidStateStoreError:  # compacted since: nothing is said
+            directory = None
+        for task in tasks if directory is not None else ():
+            environments[task] = open_lmdb(task_directory(directory, app.name, task))  # type: ignore[arg-type]
+            opened.callback(environments[task].close)
+        rows = _RealRows(environments, specs)
+        stores = [store for task in environments for store in specs[task].subtopology.stores if store.kind not in PRIVATE]
+        yield {store.name: rows for store in stores if store.logging}
 
 
 class _Results:

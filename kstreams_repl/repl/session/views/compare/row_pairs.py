@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from itertools import groupby, zip_longest
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from kstreams_repl.engine.topology.names import changelog_topic, internal_topic
 from kstreams_repl.engine.topology.topology import Topology
-from kstreams_repl.repl.session.views.compare.side import Sent, Side
+from kstreams_repl.repl.session.views.compare.side import Sent
 
 OUTPUT, REPARTITION, CHANGELOG = "output", "repartition topic", "changelog"
 STORE = "store"
@@ -31,6 +31,13 @@ class Channel(NamedTuple):
 SentPair = tuple[Sent | None, Sent | None]
 Row = tuple[int, bytes, bytes | None, bytes | None]
 """Partition and key of a row of a store, and its value on both sides."""
+
+
+class HasRows(Protocol):
+    """What has stores, as a `Side` has them."""
+
+    def rows(self, store: str) -> Iterator[tuple[int, Iterator[tuple[bytes, bytes]]]]:
+        """Yield the rows of a store in each task, by the order of their keys, with the task's partition."""
 
 
 @dataclass(slots=True)
@@ -65,7 +72,7 @@ class Unequal:
             self.equal[channel] = self.equal.get(channel, 0) + equal
             self.sent.setdefault(channel, []).extend(pairs)
 
-    def add_rows(self, store: str, before: Side, after: Side) -> None:
+    def add_rows(self, store: str, before: HasRows, after: HasRows) -> None:
         """Compare the rows of a store."""
         channel, found, equal = Channel(STORE, store), self.rows.setdefault(Channel(STORE, store), []), 0
         one, other = dict(before.rows(store)), dict(after.rows(store))
