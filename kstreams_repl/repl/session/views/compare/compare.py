@@ -12,6 +12,7 @@ A record at which one side fails ends the comparison: all before it is compared,
 from __future__ import annotations
 
 import re
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -50,6 +51,7 @@ from kstreams_repl.system.errors import KStreamsError
 
 ROWS = "(rows)"
 """Stands for the fields of a row that only one side has."""
+_REPORT_SECONDS = 2.0
 _TRACED = 5_000
 """How many records are traced from the beginning where no single one is known, or a processor has lost what it had in its attributes."""
 Sides = Callable[[], tuple[SideTopology, SideTopology]]
@@ -173,6 +175,7 @@ class _Control:
 
     def __init__(self, given: SideTopology, base: Base, inputs: Inputs, stop: int, report: Report) -> None:
         self._base, self._inputs, self._stop, self._report = base, inputs, stop, report
+        self._reported_at = time.monotonic()
         self.side = Side(given, base, inputs)
         try:
             self._sent = [channels for _, channels in self._run(self.side, "the unchanged topology", alone=False)]
@@ -195,7 +198,9 @@ class _Control:
         for done, sent in side.run(self._stop):
             if side.failed is not None:
                 raise _Unprocessed(_Failure(side.failed, side.failed_at, alone))
-            self._report(f"{what}: {done:,} of {self._stop:,} records …")
+            if time.monotonic() - self._reported_at > _REPORT_SECONDS:
+                self._reported_at = time.monotonic()
+                self._report(f"{what}: {done:,} of {self._stop:,} records …")
             yield done, channels.split(sent)
 
     def __enter__(self) -> _Control:

@@ -10,6 +10,7 @@ from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.pictures.frames import Frames
 from kstreams_repl.pictures.graph.mimebundle import html_of
 from kstreams_repl.pictures.graph.picture import Mark, Picture, picture_of
+from kstreams_repl.pictures.markup import one_line
 from kstreams_repl.pictures.table import Table
 from kstreams_repl.pictures.wording import counted
 from kstreams_repl.repl.session.views.compare.side import TABLE
@@ -136,8 +137,8 @@ class Comparison(Frames):
                 lines.append(f"  {each.kind} {each.name}: {', '.join(numbers)}")
         if self.first is not None:
             where = "" if self.first.record is None else f", at {self.first.record}"
-            lines += [f"  first difference: node {self.first.node}{where}", f"    before: {self.first.before}"]
-            lines += [f"    after:  {self.first.after}"]
+            lines.append(f"  first difference: node {self.first.node}{where}")
+            lines += [f"    before: {one_line(self.first.before, limit=_MOST)}", f"    after:  {one_line(self.first.after, limit=_MOST)}"]
         if self.equal:
             lines.append(f"  {self._verdict}")
         lines += [f"  noise in {each.kind} {each.name}: {', '.join(each.fields)}" for each in self.noise]
@@ -221,6 +222,8 @@ class Comparison(Frames):
         return {"text/plain": self.text, "text/html": picture + "".join(str(table.html()) for table in tables)}
 
 
+_MOST = 400
+"""Characters shown of what a node made of a record."""
 _SHAPES = {"output": "topic", "store": "store"}
 _NUMBERS = ("equal", "changed", "only before", "only after")
 
