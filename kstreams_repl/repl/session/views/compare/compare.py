@@ -118,10 +118,11 @@ def compare(
     decoders = Decoder(before.topology, before.config), Decoder(after.topology, after.config)
     noisy = _noise(again, decoders[0])
     compared = [channel for channel in unequal.channels if _is_compared(channel, topologies)]
-    rows, kept, tags = [], list[RowDifference](), list[int]()
+    rows, kept, tags = [], list[RowDifference](), dict[Channel, int]()
     for channel in compared:
         counted = _Counted(channel, unequal, noisy.get(channel, set()), decoders, inputs, samples)
-        tags += counted.tags
+        if channel.kind != REPARTITION and counted.tags:
+            tags[channel] = counted.tags[0]
         if channel.kind in (OUTPUT, STORE):
             rows.append(counted.rows)
             kept += counted.samples
@@ -129,8 +130,10 @@ def compare(
     first = None
     if any(each.different for each in rows):
         report("looking for the first node that differs …")
-        spans = [(0, min(stop, _TRACED))] if not tags else [(min(tags), min(tags) + 1), (0, min(min(tags) + 1, _TRACED))]
-        found = (_first(sides, base, inputs, span, topologies, stores, noisy=bool(noisy)) for span in spans)
+        tag = min(tags.values(), default=None)
+        spans = [(0, min(stop, _TRACED))] if tag is None else [(tag, tag + 1), (0, min(tag + 1, _TRACED))]
+        ends = [channel for channel, first_tag in tags.items() if first_tag == tag]
+        found = (_first(sides, base, inputs, span, topologies, stores, ends, noisy=bool(noisy)) for span in spans)
         first = next((each for each in found if each is not None), None)
     left = [*notes, *(_unlike(unlike, decoders[0]) if stop == len(inputs) else ())]
     if failure is not None:
@@ -329,10 +332,16 @@ def _first(
     span: tuple[int, int],
     topologies: tuple[Topology, Topology],
     stores: Sequence[str],
+    ends: Sequence[Channel],
     *,
     noisy: bool,
 ) -> FirstDifference | None:
-    """Return the first node that differs at one of these records."""
+    """Return the first node that differs at one of these records.
+
+    Args:
+        ends: the outputs and changelogs that differ with that record; empty: not known.
+    """
+    outputs, logs = ([channel.name for channel in ends if channel.kind == kind] for kind in (OUTPUT, CHANGELOG))
 
     def traced(which: int, seed: int) -> Iterator[list[NodeVisit]]:
         with Side(sides()[which], base, inputs, seed=seed) as side:
@@ -343,7 +352,7 @@ def _first(
 
     again = traced(0, 1) if noisy else repeat(None)
     for tag, before, after, same in zip(range(*span), traced(0, 0), traced(1, 0), again):  # noqa: B905 - `repeat` has no end
-        found = first_node(before, after, before if same is None else same, topologies, stores=stores)
+        found = first_node(before, after, same or before, topologies, stores=stores, outputs=outputs, logs=logs)
         if found is not None:
             return FirstDifference(found.node, inputs.position(tag), found.before, found.after)
     return None

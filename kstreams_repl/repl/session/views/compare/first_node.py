@@ -7,7 +7,7 @@ something else although all nodes before are equal: a filter that was removed, a
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from kstreams_repl.engine.topology.differences.fingerprint import canonical
 from kstreams_repl.engine.topology.differences.node_diff import whole_code
 from kstreams_repl.engine.topology.nodes import Node, SinkNode, SourceNode
 from kstreams_repl.engine.topology.topology import Topology
+from kstreams_repl.repl.session.views.compare.side import TABLE
 from kstreams_repl.repl.session.views.compare.values import fields_that_differ, without
 from kstreams_repl.repl.session.views.past.record_trace import WRITES, NodeVisit, TracedRecord
 
@@ -72,6 +73,8 @@ def first_node(
     topologies: tuple[Topology, Topology],
     *,
     stores: Collection[str],
+    outputs: Collection[str] = (),
+    logs: Collection[str] = (),
 ) -> FirstNode | None:
     """Return the first node at which two sides differ; None: at no node.
 
@@ -79,6 +82,8 @@ def first_node(
         before, after: the visits of one record on both sides.
         again: the visits of an unchanged side, once more: what differs from `before` is noise.
         stores: those that both sides have.
+        outputs, logs: the outputs, and the stores, that differ with this record: only nodes that lead there are looked at. None of both:
+            all.
     """
     names = _names(*topologies)
     one, other, same = (_by_node(visits, stores, each) for visits, each in ((before, {}), (after, names), (again, {})))
@@ -86,7 +91,11 @@ def first_node(
     nodes: dict[str, Node] = {**theirs, **ours}
     parents = _parents(nodes, topologies, ({}, names))
     alone = ours.keys() ^ theirs.keys()
+    ends = [name for name, node in nodes.items() if _ends(node, outputs, logs)]
+    above = _above(ends or nodes, parents)
     for name in _sorted(nodes, parents):
+        if name not in above:
+            continue
         mine, others = one.get(name, _Work()), other.get(name, _Work())
         if name in alone:
             if isinstance(nodes[name], SinkNode) and (mine.sent or others.sent):
@@ -117,6 +126,25 @@ def _answer(name: str, one: Mapping[str, _Work], other: Mapping[str, _Work]) -> 
     if before == after:
         before, after = (side[name].text(whole=True) for side in (one, other))
     return FirstNode(name, before, after)
+
+
+def _ends(node: Node, outputs: Collection[str], logs: Collection[str]) -> bool:
+    """Return whether a node writes one of these outputs, or uses one of these stores."""
+    if not isinstance(node, SinkNode):
+        return any(store in logs for store in getattr(node, "stores", ()))
+    table = None if node.table is None else f"{TABLE}{node.table.path}"
+    return bool(outputs) and (table or node.topic or next(iter(outputs))) in outputs  # a topic that is chosen by record may be any
+
+
+def _above(names: Iterable[str], parents: Mapping[str, Sequence[str]]) -> set[str]:
+    """Return nodes and all those from which they get records."""
+    found, left = set[str](), list(names)
+    while left:
+        name = left.pop()
+        if name not in found:
+            found.add(name)
+            left += parents[name]
+    return found
 
 
 def _head(name: str, alone: Collection[str], parents: Mapping[str, Sequence[str]]) -> str:

@@ -60,6 +60,21 @@ def test_generated_names_that_shift_are_the_same_nodes() -> None:
     assert found.first is not None and found.first.node == "KSTREAM-MAPVALUES-0000000002", found.text
 
 
+def test_a_change_that_has_no_effect_is_not_the_first_node() -> None:
+    def build(*, wrong: bool, after: bool) -> Topology:
+        builder = ks.StreamsBuilder()
+        stream = orders(builder)
+        field = "net" if after else "amount"
+        plain = by_customer(stream).map_values(lambda order: {field: order[field]}, name="plain")
+        plain.group_by_key().count(store="counts", name="count").to_stream(name="changes").to("out", name="sink")
+        stream.filter(lambda key, order: order["amount"] > 18 + wrong, name="large").to("large", name="large-sink")
+        return builder.build(CONFIG)
+
+    assert compared(build(wrong=False, after=False), build(wrong=False, after=True)).equal
+    found = compared(build(wrong=False, after=False), build(wrong=True, after=True))
+    assert found.first is not None and found.first.node == "large", found.text
+
+
 def test_a_new_output_is_a_difference_that_begins_at_its_branch() -> None:
     def build(*, more: bool) -> Topology:
         builder = ks.StreamsBuilder()
