@@ -224,8 +224,8 @@ class Side:
         arrived, each.arrived = each.arrived, {}
         for partition, records in arrived.items():
             waiting.setdefault(partition, []).append(self._column(partition, records))
-        task, services = each.task, each.task.services
-        single = task.calls is not None or services.stream_punctuations.next_due is not None
+        task = each.task
+        single = task.calls is not None or task.next_stream_time_punctuation is not None
         try:
             for partition, tags, batch in _runs(waiting, single=single):
                 each.collector.reading(partition, tags, batch.offsets)
