@@ -21,8 +21,8 @@ from kstreams_repl.test_driver.recording import Recording
 
 
 def compare_topologies(
-    before: object,
-    after: object,
+    topology: object,
+    changed: object,
     recording: Recording,
     config: Mapping[str, object] | None = None,
     *,
@@ -32,14 +32,15 @@ def compare_topologies(
     """Return what differs between two topologies on the same records, without a broker: `Application.compare` for a test.
 
     Args:
-        before, after: builders, streams, tables or topologies. Records of topics that neither reads are left out.
+        topology: a builder, stream, table or topology: *before*.
+        changed: another one: *after*. Records of topics that neither reads are left out.
         recording: of the inputs. Records of global tables are there from the beginning.
         config: settings of both.
         calls: whether functions of asynchronous nodes may be called. Both sides get the same answers.
         samples: how many rows that differ are kept of each output and store.
 
     Raises:
-        StreamsProcessingError: a function of `before` raises at the first record.
+        StreamsProcessingError: a function of `topology` raises at the first record.
         IllegalStateError: a function of an asynchronous node would be called, and `calls` is False.
 
     Example:
@@ -55,7 +56,7 @@ def compare_topologies(
         'long'
     """
     settings = StreamsConfig({"application.id": "test", **(config or {})})
-    one, other = topology_of(before, settings), topology_of(after, settings)
+    one, other = topology_of(topology, settings), topology_of(changed, settings)
     batches = batches_of(recording, one, other)
     stores, tables = _global_stores(one, other, batches, settings)
     left_out = tables | own_topics(settings["application.id"], one) | own_topics(settings["application.id"], other)
