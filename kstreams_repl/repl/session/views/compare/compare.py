@@ -53,7 +53,8 @@ ROWS = "(rows)"
 """Stands for the fields of a row that only one side has."""
 _REPORT_SECONDS = 2.0
 _TRACED = 5_000
-"""How many records are traced from the beginning where no single one is known, or a processor has lost what it had in its attributes."""
+"""How many records are traced from the beginning where no single one is known, or the one that is known does not show it: a processor
+has lost what it had in its attributes, or chance has decided otherwise."""
 Sides = Callable[[], tuple[SideTopology, SideTopology]]
 """Returns the control's and the changed topology; each call is for one pass, in which asynchronous nodes ask from the first answer on."""
 Report = Callable[[str], object]
@@ -131,7 +132,7 @@ def compare(
     if any(each.different for each in rows):
         report("looking for the first node that differs …")
         tag = min(tags.values(), default=None)
-        spans = [(0, min(stop, _TRACED))] if tag is None else [(tag, tag + 1), (0, min(tag + 1, _TRACED))]
+        spans = [*([] if tag is None else [(tag, tag + 1)]), (0, min(stop, _TRACED))]
         ends = [channel for channel, first_tag in tags.items() if first_tag == tag]
         found = (_first(sides, base, inputs, span, topologies, stores, ends, noisy=bool(noisy)) for span in spans)
         first = next((each for each in found if each is not None), None)

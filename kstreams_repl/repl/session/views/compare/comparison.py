@@ -139,6 +139,8 @@ class Comparison(Frames):
             where = "" if self.first.record is None else f", at {self.first.record}"
             lines.append(f"  first difference: node {self.first.node}{where}")
             lines += [f"    before: {one_line(self.first.before, limit=_MOST)}", f"    after:  {one_line(self.first.after, limit=_MOST)}"]
+        elif not self.equal:
+            lines.append("  first difference: no node was found")
         if self.equal:
             lines.append(f"  {self._verdict}")
         lines += [f"  noise in {each.kind} {each.name}: {', '.join(each.fields)}" for each in self.noise]
