@@ -25,7 +25,11 @@ DIFFERENT, NOT_COMPARED = 2, 1
 @click.option("--calls", is_flag=True, help="Call functions of asynchronous nodes where no answer is recorded.")
 @click.option("--samples", default=20, show_default=True, type=click.IntRange(0), help="Rows shown of each output and store.")
 @click.option(
-    "--fail-on", type=click.Choice(["changed", "never"]), default="changed", show_default=True, help="What differences mean for the status."
+    "--fail-on",
+    type=click.Choice(["changed", "never"]),
+    default="changed",
+    show_default=True,
+    help="What differences mean for the status.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def main(

@@ -138,7 +138,10 @@ class Comparison(Frames):
         if self.first is not None:
             where = "" if self.first.record is None else f", at {self.first.record}"
             lines.append(f"  first difference: node {self.first.node}{where}")
-            lines += [f"    before: {one_line(self.first.before, limit=_MOST)}", f"    after:  {one_line(self.first.after, limit=_MOST)}"]
+            lines += [
+                f"    before: {one_line(self.first.before, limit=_MOST)}",
+                f"    after:  {one_line(self.first.after, limit=_MOST)}",
+            ]
         elif not self.equal:
             lines.append("  first difference: no node was found")
         if self.equal:
@@ -190,7 +193,9 @@ class Comparison(Frames):
         """
         before, after = self.topologies
         topology = before if self.first is not None and self.first.node not in after.nodes else after
-        return picture_of(topology, title=f"{self.application}: {'no differences' if self.equal else 'differences'}", marks=self._marks())
+        return picture_of(
+            topology, title=f"{self.application}: {'no differences' if self.equal else 'differences'}", marks=self._marks()
+        )
 
     def to_dict(self) -> Mapping[str, Any]:
         """Return it as JSON has it.
@@ -233,4 +238,6 @@ _NUMBERS = ("equal", "changed", "only before", "only after")
 def _dicts(rows: Sequence[tuple[Any, ...]]) -> list[dict[str, Any]]:
     """Return named tuples as JSON has them."""
     names = list(type(rows[0]).__annotations__) if rows else []
-    return [{name: str(value or "") if name == "record" else value for name, value in zip(names, row, strict=True)} for row in rows]
+    return [
+        {name: str(value or "") if name == "record" else value for name, value in zip(names, row, strict=True)} for row in rows
+    ]

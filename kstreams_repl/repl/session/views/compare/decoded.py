@@ -68,7 +68,9 @@ class Decoder:
             if builder.kind in PRIVATE:
                 return None, None
             plain = builder.kind in (StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.LRU, StoreKind.VERSIONED)
-            return self._bound(builder.key_serde, "key", topic) if plain else None, self._bound(builder.value_serde, "value", topic)
+            return self._bound(builder.key_serde, "key", topic) if plain else None, self._bound(
+                builder.value_serde, "value", topic
+            )
         sink = self._sinks.get(channel.name) or self._sinks.get(None)
         if sink is None:
             return None, None

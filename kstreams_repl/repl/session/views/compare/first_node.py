@@ -63,7 +63,10 @@ class _Work:
         if whole:
             done += [f"headers {record['headers']!r}" for record in (*self.forwarded, *self.sent)]
             done += [f"partition {record['partition']}" for record in self.sent]
-        return "; ".join([*done, *(f"dropped: {each}" for each in self.dropped), *(f"raised {each}" for each in self.raised)]) or "nothing"
+        return (
+            "; ".join([*done, *(f"dropped: {each}" for each in self.dropped), *(f"raised {each}" for each in self.raised)])
+            or "nothing"
+        )
 
 
 def first_node(
@@ -133,7 +136,9 @@ def _ends(node: Node, outputs: Collection[str], logs: Collection[str]) -> bool:
     if not isinstance(node, SinkNode):
         return any(store in logs for store in getattr(node, "stores", ()))
     table = None if node.table is None else f"{TABLE}{node.table.path}"
-    return bool(outputs) and (table or node.topic or next(iter(outputs))) in outputs  # a topic that is chosen by record may be any
+    return (
+        bool(outputs) and (table or node.topic or next(iter(outputs))) in outputs
+    )  # a topic that is chosen by record may be any
 
 
 def _above(names: Iterable[str], parents: Mapping[str, Sequence[str]]) -> set[str]:
@@ -162,7 +167,13 @@ def _by_node(visits: Sequence[NodeVisit], stores: Collection[str], names: Mappin
             work.got.append(_fields(visit.input))
         work.forwarded += map(_fields, visit.outputs)
         work.sent += [
-            {"key": sent.key, "value": sent.value, "timestamp": sent.timestamp, "headers": sent.headers, "partition": sent.partition}
+            {
+                "key": sent.key,
+                "value": sent.value,
+                "timestamp": sent.timestamp,
+                "headers": sent.headers,
+                "partition": sent.partition,
+            }
             for sent in visit.sent
         ]
         work.wrote += [
@@ -203,7 +214,9 @@ def _kind(node: Node) -> str:
     return type(getattr(node, "operator", node)).__name__
 
 
-def _parents(nodes: Mapping[str, Node], topologies: Sequence[Topology], names: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
+def _parents(
+    nodes: Mapping[str, Node], topologies: Sequence[Topology], names: Sequence[Mapping[str, str]]
+) -> dict[str, list[str]]:
     """Return the nodes from which each node gets records on either side, through repartition topics, too."""
     parents: dict[str, dict[str, None]] = {name: {} for name in nodes}
     for topology, known in zip(topologies, names, strict=True):

@@ -93,7 +93,9 @@ def compare_definition(
         IllegalStateError: functions of asynchronous nodes would be called, and `calls` is False.
     """
     if records is not None and (start is not None or records < 1):
-        raise CallError("records must be 1 or more, and start is left out", hint="records=100_000 chooses the commit", argument="records")
+        raise CallError(
+            "records must be 1 or more, and start is left out", hint="records=100_000 chooses the commit", argument="records"
+        )
     built, config = built_with_serdes(app.client, definition, app.config, settled=app.topology.source_topics(), report=False)
     plan = plan_edit(app, built, definition, config=config)
     check(app.client.admin, plan.topology, app.name, plan.config)
@@ -124,7 +126,8 @@ def compare_span(app: ApplicationCore, plan: EditPlan, span: Span, *, calls: boo
     notes += left_out
     if not len(inputs):
         raise InvalidStateStoreError(
-            f"the application has processed no record since {span.title}", hint="compare from an earlier commit: start='10 minutes ago'"
+            f"the application has processed no record since {span.title}",
+            hint="compare from an earlier commit: start='10 minutes ago'",
         )
     for note in notes:
         app.client.report(note)
@@ -170,7 +173,8 @@ def _bases(history: CommitHistory, stop: Mapping[TopicPartition, int], records: 
         middle = (low + high + 1) // 2
         low, high = (middle, high) if since(candidates[middle]) >= records else (low, middle - 1)
     if quiet and low:
-        near = range(max(1, low - _NEAR), low + 1)
+        most = since(candidates[low]) + records
+        near = [at for at in range(max(1, low - _NEAR), low + 1) if since(candidates[at]) <= most]
         low = max(near, key=lambda at: candidates[at + 1] - candidates[at] if at + 1 < len(candidates) else 0)
     while True:
         yield before(candidates[low])
@@ -216,7 +220,9 @@ def _inputs(app: ApplicationCore, plan: EditPlan, span: Span) -> tuple[Inputs, l
     admin, notes = app.client.admin, list[str]()
     before = {partition for spec in specs_of(app).values() for partition in spec.partitions}
     resolved = check(admin, plan.topology, app.name, plan.config)
-    after = {partition for spec in task_specs(plan.topology, app.name, plan.config, resolved).values() for partition in spec.partitions}
+    after = {
+        partition for spec in task_specs(plan.topology, app.name, plan.config, resolved).values() for partition in spec.partitions
+    }
     own = own_topics(app.name, app.topology) | own_topics(app.name, plan.topology)
     starts = {partition: offset for commit in span.base.values() for partition, offset in commit.offsets.items()}
     batches: dict[TopicPartition, RecordBatch] = {}

@@ -133,7 +133,9 @@ def _pairs_of_one(before: list[Sent], after: list[Sent]) -> tuple[int, list[Sent
             left[0].extend(one)
             left[1].extend(other)
             continue
-        matcher = SequenceMatcher(None, [_identity(record) for record in one], [_identity(record) for record in other], autojunk=False)
+        matcher = SequenceMatcher(
+            None, [_identity(record) for record in one], [_identity(record) for record in other], autojunk=False
+        )
         for what, start, stop, other_start, other_stop in matcher.get_opcodes():
             if what == "equal":
                 equal += stop - start
@@ -152,7 +154,12 @@ def _key(record: Sent) -> object:
 
 
 def _identity(record: Sent) -> object:
-    return repr(record.value) if not isinstance(record.value, bytes | None) else record.value, *record[4:5], tuple(record[5]), record[6]
+    return (
+        repr(record.value) if not isinstance(record.value, bytes | None) else record.value,
+        *record[4:5],
+        tuple(record[5]),
+        record[6],
+    )
 
 
 def _merged(

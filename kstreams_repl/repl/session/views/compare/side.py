@@ -111,7 +111,9 @@ class SideTopology:
 class _Task:
     """One task and what it runs in."""
 
-    def __init__(self, spec: TaskSpec, task: StreamTask, host: DriverHost, environment: Environment, collector: _Collector) -> None:
+    def __init__(
+        self, spec: TaskSpec, task: StreamTask, host: DriverHost, environment: Environment, collector: _Collector
+    ) -> None:
         self.spec, self.task, self.host, self.environment, self.collector = spec, task, host, environment, collector
         self.meter: TraceMeter | None = None
         self.waiting: dict[TopicPartition, list[Column]] = {}
@@ -273,7 +275,9 @@ class Side:
     def _prepared(self, spec: TaskSpec) -> TaskSpec:
         """Return a task whose effects stay here, and whose stores are all where they can be read."""
         stores = tuple(replace(builder, persistent=True, follows_default=False) for builder in spec.subtopology.stores)
-        return replace(spec, subtopology=replace(spec.subtopology, nodes=tuple(self.given.quiet(spec.subtopology.nodes)), stores=stores))
+        return replace(
+            spec, subtopology=replace(spec.subtopology, nodes=tuple(self.given.quiet(spec.subtopology.nodes)), stores=stores)
+        )
 
     def _open(self, spec: TaskSpec) -> _Task:
         host = self._host()
@@ -481,7 +485,9 @@ class _Collector(DriverCollector):
 
         return noted
 
-    def rows(self, node: str, table: TableFiles, partition: int, misfit: Misfit, context: Callable[[], object] | None = None) -> DriverRows:
+    def rows(
+        self, node: str, table: TableFiles, partition: int, misfit: Misfit, context: Callable[[], object] | None = None
+    ) -> DriverRows:
         """Return what notes the rows of a sink that writes a table, as records without bytes."""
         rows = super().rows(node, table, partition, misfit, context)
 

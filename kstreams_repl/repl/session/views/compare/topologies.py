@@ -103,7 +103,9 @@ def _global_stores(
     parts = {part.stores[0].name: part for topology in (before, after) for part in topology.subtopologies() if part.global_}
     if not parts:
         return {}, set()
-    task = GlobalTask(config["application.id"], list(parts.values()), config=config, environment=MemoryEnvironment(), wall_clock=lambda: 0)
+    task = GlobalTask(
+        config["application.id"], list(parts.values()), config=config, environment=MemoryEnvironment(), wall_clock=lambda: 0
+    )
     for partition, batch in records.items():
         if partition.topic in task.topics:
             task.update(partition.topic, partition.partition, batch)

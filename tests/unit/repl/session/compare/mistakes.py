@@ -109,7 +109,9 @@ def inner_for_left_join(builder: ks.StreamsBuilder, wrong: bool) -> None:
     left, right = orders(builder), builder.stream("payments", name="payments")
     windows = ks.JoinWindows.of_time_difference("5 s", grace="10 s")
     join = left.join if wrong else left.left_join
-    join(right, lambda order, payment: [order["amount"], payment and payment["sum"]], windows, name="joined").to("out", name="sink")
+    join(right, lambda order, payment: [order["amount"], payment and payment["sum"]], windows, name="joined").to(
+        "out", name="sink"
+    )
 
 
 @first("with-city")
@@ -144,7 +146,9 @@ def wrong_field_in_a_serde(builder: ks.StreamsBuilder, wrong: bool) -> None:
         return orjson.loads(data)[field]
 
     serde = ks.serdes.Serde(lambda value: b"%d" % value, read, name="amount")
-    orders(builder, value_serde=serde).filter(lambda key, amount: amount > 5, name="large").to("out", value_serde="long", name="sink")
+    orders(builder, value_serde=serde).filter(lambda key, amount: amount > 5, name="large").to(
+        "out", value_serde="long", name="sink"
+    )
 
 
 @first("merged")
@@ -242,7 +246,9 @@ def wrong_window_of_a_join(builder: ks.StreamsBuilder, wrong: bool) -> None:
 @first("latest")
 def reduce_keeps_the_wrong_one(builder: ks.StreamsBuilder, wrong: bool) -> None:
     amounts = by_customer(orders(builder)).map_values(lambda order: order["amount"], name="amount")
-    amounts.group_by_key().reduce((lambda one, other: one) if wrong else (lambda one, other: other), store="latest", name="latest")
+    amounts.group_by_key().reduce(
+        (lambda one, other: one) if wrong else (lambda one, other: other), store="latest", name="latest"
+    )
 
 
 @first("words")
@@ -261,7 +267,9 @@ def branches_in_another_order(builder: ks.StreamsBuilder, wrong: bool) -> None:
 
 @first("sink")
 def wrong_partitioner(builder: ks.StreamsBuilder, wrong: bool) -> None:
-    orders(builder).to("out", name="sink", partitioner=lambda topic, key, value, partitions: (value["amount"] + wrong) % partitions)
+    orders(builder).to(
+        "out", name="sink", partitioner=lambda topic, key, value, partitions: (value["amount"] + wrong) % partitions
+    )
 
 
 @first("closed")

@@ -72,7 +72,9 @@ def branches_declared_in_another_order(builder: ks.StreamsBuilder, after: bool) 
 def one_step_split_in_two(builder: ks.StreamsBuilder, after: bool) -> None:
     stream = orders(builder)
     if after:
-        stream = stream.map_values(lambda order: order["amount"], name="amount").map_values(lambda amount: amount * 2, name="double")
+        stream = stream.map_values(lambda order: order["amount"], name="amount").map_values(
+            lambda amount: amount * 2, name="double"
+        )
     else:
         stream = stream.map_values(lambda order: order["amount"] * 2, name="double")
     stream.to("out", name="sink")
@@ -100,7 +102,9 @@ def two_filters_for_one(builder: ks.StreamsBuilder, after: bool) -> None:
 def aggregate_for_reduce(builder: ks.StreamsBuilder, after: bool) -> None:
     grouped = by_customer(orders(builder)).map_values(lambda order: order["amount"], name="amount").group_by_key()
     if after:
-        table = grouped.aggregate(lambda: None, lambda key, new, most: new if most is None else max(new, most), store="most", name="most")
+        table = grouped.aggregate(
+            lambda: None, lambda key, new, most: new if most is None else max(new, most), store="most", name="most"
+        )
     else:
         table = grouped.reduce(max, store="most", name="most")
     table.to_stream(name="changes").to("out", name="sink")
@@ -145,7 +149,9 @@ def values_of_a_class_between_nodes(builder: ks.StreamsBuilder, after: bool) -> 
 @refactoring
 def windows_with_a_table_without_a_cache(builder: ks.StreamsBuilder, after: bool) -> None:
     windows = ks.TimeWindows.of_size("10 s", grace="20 s")
-    counts = by_customer(orders(builder)).group_by_key().windowed_by(windows).count(store="counts", name="count", caching=not after)
+    counts = (
+        by_customer(orders(builder)).group_by_key().windowed_by(windows).count(store="counts", name="count", caching=not after)
+    )
     counts.to_stream(lambda key, count: key.key, name="changes").to("out", name="sink")
 
 

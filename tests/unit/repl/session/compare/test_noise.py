@@ -50,13 +50,19 @@ NOISY: dict[str, Callable[[Order], object]] = {
 def built(noise: Callable[[Order], object], *, step: int = 1, after: bool = False) -> Topology:
     """Return a topology that puts noise into the value of an output and the rows of a store."""
     builder = ks.StreamsBuilder()
-    change = (lambda order: {"noise": noise(order), **order}) if not after else (lambda order: {"noise": noise(order)} | dict(order))
+    change = (
+        (lambda order: {"noise": noise(order), **order}) if not after else (lambda order: {"noise": noise(order)} | dict(order))
+    )
     stream = orders(builder).map_values(change, name="noisy")
-    totals = by_customer(stream).group_by_key().aggregate(
-        lambda: {"last": None, "total": 0},
-        lambda key, order, total: {"last": order["noise"], "total": total["total"] + step * order["amount"]},
-        store="totals",
-        name="total",
+    totals = (
+        by_customer(stream)
+        .group_by_key()
+        .aggregate(
+            lambda: {"last": None, "total": 0},
+            lambda key, order, total: {"last": order["noise"], "total": total["total"] + step * order["amount"]},
+            store="totals",
+            name="total",
+        )
     )
     totals.to_stream(name="changes").to("out", name="sink")
     return builder.build(CONFIG)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from kstreams_repl.repl.session.views.compare.answers import Answers
 from kstreams_repl.repl.session.views.compare.comparison import Comparison
 from kstreams_repl.repl.session.views.compare.inputs import Inputs
 from kstreams_repl.repl.session.views.compare.side import Base, Sent, Side, SideTopology
+from kstreams_repl.repl.session.views.compare.topologies import compare_topologies
 from kstreams_repl.system.errors import StreamsProcessingError
 from kstreams_repl.system.types import RecordPosition
 from tests.unit.repl.session.compare.mistakes import MISTAKES, by_customer, orders
@@ -28,7 +30,9 @@ def sent_by(topology: Topology, chunk: int, monkeypatch: pytest.MonkeyPatch) -> 
     config = StreamsConfig({**CONFIG, "application.id": "test"})
     given = SideTopology(topology, "test", config, shop().topics, Answers(calls=False).of_a_side())
     with Side(given, Base(), inputs) as side:
-        made = [sent for _, each in side.run(len(inputs)) for sent in each if sent.timestamp is not None]  # a buffer logs at the commit
+        made = [
+            sent for _, each in side.run(len(inputs)) for sent in each if sent.timestamp is not None
+        ]  # a buffer logs at the commit
         return sorted(made, key=lambda sent: (sent.tag, sent.topic))
 
 
@@ -231,3 +235,23 @@ def test_a_late_windowed_row_shows_its_window() -> None:
 
     (sample, *_) = compared(build(step=1), build(step=2)).samples
     assert " @ 2023-11-14" in str(sample.key) and sample.fields == ("value",), sample
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_mistake_at_one_of_the_last_of_100_000_records_is_found() -> None:
+    def build(*, wrong: str) -> Topology:
+        builder = ks.StreamsBuilder()
+        amounts = by_customer(orders(builder)).map_values(lambda order: order["amount"] + (order["id"] == wrong), name="amount")
+        amounts.group_by_key().reduce(lambda one, other: one + other, store="totals", name="total").to_stream(name="changes").to(
+            "out"
+        )
+        return builder.build(CONFIG)
+
+    recording = shop(100_000)
+    begin = time.process_time()
+    assert compare_topologies(build(wrong=""), build(wrong=""), recording, CONFIG).equal
+    found = compare_topologies(build(wrong=""), build(wrong="o99990"), recording, CONFIG)
+    assert found.first is not None and found.first.node == "amount", found.text
+    assert found.records == 100_000 and 0 < found.rows[0].changed < 10
+    assert time.process_time() - begin < 120
