@@ -20,7 +20,7 @@ from kstreams_repl.repl.session.views.compare import of_application
 from kstreams_repl.repl.session.views.compare.comparison import Comparison
 from kstreams_repl.repl.session.views.compare.of_application import compare_definition
 from kstreams_repl.repl.session.views.compare.side import Base, Side
-from kstreams_repl.repl.session.views.past.state_builder import history_of, specs_of, state_directory
+from kstreams_repl.repl.session.views.past.state.state_builder import history_of, specs_of, state_directory
 from kstreams_repl.system.errors import CallError, InvalidStateStoreError
 from kstreams_repl.system.types import TopicPartition
 from tests.kafka.test_why import KEYS, Application, Ran, make_input, run, topology

@@ -18,6 +18,7 @@ from kstreams_repl.engine.operators.streams.stream_async import StreamAsync
 from kstreams_repl.engine.operators.streams.stream_peek import StreamPeek, StreamPrint
 from kstreams_repl.engine.topology.nodes import Node, ProcessorNode
 from kstreams_repl.engine.topology.topology import Topology
+from kstreams_repl.repl.session.views.past.replay.recorded_answers import refused
 from kstreams_repl.system.errors import IllegalStateError
 
 _Call = tuple[str, bytes, bytes]
@@ -56,7 +57,7 @@ class Answers:
         for node in (node for topology in topologies for node in topology.nodes.values()):
             operator = node.operator if isinstance(node, ProcessorNode) else None
             if isinstance(operator, StreamAsync) and not self._calls and (operator.is_processor or not operator.options.durable):
-                raise _refused(node.name)
+                raise refused(node.name)
         try:
             yield
         finally:
@@ -89,7 +90,7 @@ class Answers:
                 self.reused[node] += 1
                 return call, answers[number : number + 1]
             if not self._calls:
-                self._refused = self._refused or _refused(node)
+                self._refused = self._refused or refused(node)
                 raise self._refused
             self.called[node] += 1
             return call, []
@@ -114,14 +115,6 @@ class Answers:
         answered = replace(operator, function=ask)
         answered.__dict__["version"] = version  # recorded results are those of the user's function
         return answered
-
-
-def _refused(node: str) -> IllegalStateError:
-    return IllegalStateError(
-        f"the function of asynchronous node {node!r} would be called again",
-        hint="where that does no harm, allow it: calls=True",
-        node=node,
-    )
 
 
 def _nothing(key: object, value: object) -> None:

@@ -46,7 +46,7 @@ from kstreams_repl.repl.session.views.compare.row_pairs import (
 )
 from kstreams_repl.repl.session.views.compare.side import Base, Sent, Side, SideTopology
 from kstreams_repl.repl.session.views.compare.values import fields_that_differ, without
-from kstreams_repl.repl.session.views.past.record_trace import NodeVisit
+from kstreams_repl.repl.session.views.past.replay.record_trace import NodeVisit
 from kstreams_repl.system.errors import KStreamsError
 
 ROWS = "(rows)"

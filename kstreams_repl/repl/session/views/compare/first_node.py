@@ -18,7 +18,7 @@ from kstreams_repl.engine.topology.nodes import Node, SinkNode, SourceNode
 from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.repl.session.views.compare.side import TABLE
 from kstreams_repl.repl.session.views.compare.values import fields_that_differ, without
-from kstreams_repl.repl.session.views.past.record_trace import WRITES, NodeVisit, TracedRecord
+from kstreams_repl.repl.session.views.past.replay.record_trace import WRITES, NodeVisit, TracedRecord
 
 _GOT = "got"
 _NUMBER = re.compile(r"-\d{10}")

@@ -19,7 +19,6 @@ from kstreams_repl.engine.topology.differences.diff import StoreChange
 from kstreams_repl.host.instance.initialization.start_offsets import StartOffset
 from kstreams_repl.host.instance.state.state_directory import task_directory
 from kstreams_repl.host.instance.state.state_manager import open_lmdb
-from kstreams_repl.host.kafka.result_log import BrokerResultLog
 from kstreams_repl.pictures.wording import moment as time_text
 from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.application.edits.edit import EditPlan, plan_edit
@@ -32,11 +31,12 @@ from kstreams_repl.repl.session.views.compare.decoded import PRIVATE
 from kstreams_repl.repl.session.views.compare.inputs import Inputs
 from kstreams_repl.repl.session.views.compare.row_pairs import HasRows
 from kstreams_repl.repl.session.views.compare.side import Base, SideTopology, own_topics
-from kstreams_repl.repl.session.views.past.before_record import global_stores, records_between
-from kstreams_repl.repl.session.views.past.commit_history import CommitHistory, TaskCommit
 from kstreams_repl.repl.session.views.past.moments import Moment, moment_of
-from kstreams_repl.repl.session.views.past.state_builder import history_of, specs_of, state_directory
-from kstreams_repl.system.errors import CallError, InvalidStateStoreError, UnknownTopicError
+from kstreams_repl.repl.session.views.past.replay.before_record import global_stores, records_between
+from kstreams_repl.repl.session.views.past.replay.recorded_answers import RecordedAnswers
+from kstreams_repl.repl.session.views.past.state.commit_history import CommitHistory, TaskCommit
+from kstreams_repl.repl.session.views.past.state.state_builder import history_of, specs_of, state_directory
+from kstreams_repl.system.errors import CallError, InvalidStateStoreError
 from kstreams_repl.system.types import RecordBatch, TaskId, TopicPartition
 
 RECORDS = 100_000
@@ -121,7 +121,7 @@ def compare_span(app: ApplicationCore, plan: EditPlan, span: Span, *, calls: boo
         InvalidStateStoreError: the state as of the base, or the records since, are not known any more, or there are none.
         IllegalStateError: functions of asynchronous nodes would be called, and `calls` is False.
     """
-    notes = _notes(plan)
+    notes = _notes(app, plan, span)
     inputs, left_out = _inputs(app, plan, span)
     notes += left_out
     if not len(inputs):
@@ -132,7 +132,7 @@ def compare_span(app: ApplicationCore, plan: EditPlan, span: Span, *, calls: boo
     for note in notes:
         app.client.report(note)
     answers = Answers(calls=calls)
-    partitions, results = app.client.admin.topics(), _Results(app)
+    partitions, results = app.client.admin.topics(), RecordedAnswers(app.client.admin)
 
     def sides() -> tuple[SideTopology, SideTopology]:
         one, other = (
@@ -199,7 +199,7 @@ def _base(app: ApplicationCore, plan: EditPlan, span: Span) -> Base:
         states = {task: task_directory(directory, app.name, task) for task in commits}
     homes = {(store.name, task.partition): task for task, spec in specs.items() for store in spec.subtopology.stores}
     stores = {**global_stores(app, plan.topology, span.until_ms + 1), **global_stores(app, app.topology, span.until_ms + 1)}
-    return Base(starts, states, homes, frozenset(_begin_empty(plan)), stores)
+    return Base(starts, states, homes, frozenset((*_begin_empty(plan), *_converted(app, span))), stores)
 
 
 def _begin_empty(plan: EditPlan) -> list[str]:
@@ -208,9 +208,19 @@ def _begin_empty(plan: EditPlan) -> list[str]:
     return [store.name for store in plan.diff.stores if store.change in unread and store.name in plan.before.stores]
 
 
-def _notes(plan: EditPlan) -> list[str]:
+def _converted(app: ApplicationCore, span: Span) -> dict[str, int]:
+    """Return the stores whose rows an edit has converted since the base, and its version."""
+    since = min((commit.version for commit in span.base.values() if commit.version), default=0)
+    return {store: version.number for version in app.versions if since and version.number > since for store in version.migrated}
+
+
+def _notes(app: ApplicationCore, plan: EditPlan, span: Span) -> list[str]:
     reasons = {store.name: store.reason for store in plan.diff.stores}
     notes = [f"store {store} begins empty on both sides: {reasons[store]}" for store in _begin_empty(plan)]
+    notes += [
+        f"store {store} begins empty on both sides: version {number} has converted its rows"
+        for store, number in _converted(app, span).items()
+    ]
     unlogged = [store.name for store in plan.before.stores.values() if not store.logging and store.source_topic is None]
     return notes + [f"store {store} begins empty on both sides: it has no changelog" for store in unlogged]
 
@@ -272,20 +282,3 @@ def _real_rows(app: ApplicationCore, span: Span) -> Iterator[dict[str, HasRows]]
         rows = _RealRows(environments, specs)
         stores = [store for task in environments for store in specs[task].subtopology.stores if store.kind not in PRIVATE]
         yield {store.name: rows for store in stores if store.logging}
-
-
-class _Results:
-    """`engine.runtime.calls.call_results.ResultLog` with what the application's calls have returned; new results stay here."""
-
-    def __init__(self, app: ApplicationCore) -> None:
-        self._log = BrokerResultLog(app.client.settings, app.client.admin, app.name)
-        self._end = 1 << 62
-
-    def read(self, partition: TopicPartition) -> tuple[list[tuple[bytes, bytes, int]], int]:
-        try:
-            return self._log.read(partition)
-        except UnknownTopicError:  # a node of the changed topology alone
-            return [], 0
-
-    async def append(self, partition: TopicPartition, key: bytes, value: bytes) -> int:
-        return self._end

@@ -34,7 +34,7 @@ from kstreams_repl.engine.topology.topology import Topology
 from kstreams_repl.host.instance.initialization.start_offsets import StartOffset, restore_progress
 from kstreams_repl.host.instance.state.state_manager import open_lmdb
 from kstreams_repl.repl.session.views.compare.inputs import Inputs
-from kstreams_repl.repl.session.views.past.record_trace import NodeVisit, TraceMeter
+from kstreams_repl.repl.session.views.past.replay.record_trace import NodeVisit, TraceMeter
 from kstreams_repl.system.errors import KStreamsError
 from kstreams_repl.system.types import Headers, RecordBatch, TaskId, TopicPartition
 from kstreams_repl.test_driver.driver_tasks import DriverTopics
