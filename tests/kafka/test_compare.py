@@ -32,7 +32,6 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 class Compared(Application):
     """What a comparison needs of an application."""
 
-    versions: list[Any] = field(default_factory=list)
     running_code: dict[str, object] = field(default_factory=dict)
 
 

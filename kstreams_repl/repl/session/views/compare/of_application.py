@@ -217,10 +217,8 @@ def _converted(app: ApplicationCore, span: Span) -> dict[str, int]:
 def _notes(app: ApplicationCore, plan: EditPlan, span: Span) -> list[str]:
     reasons = {store.name: store.reason for store in plan.diff.stores}
     notes = [f"store {store} begins empty on both sides: {reasons[store]}" for store in _begin_empty(plan)]
-    notes += [
-        f"store {store} begins empty on both sides: version {number} has converted its rows"
-        for store, number in _converted(app, span).items()
-    ]
+    for store, number in _converted(app, span).items():
+        notes.append(f"store {store} begins empty on both sides: version {number} has converted its rows since")
     unlogged = [store.name for store in plan.before.stores.values() if not store.logging and store.source_topic is None]
     return notes + [f"store {store} begins empty on both sides: it has no changelog" for store in unlogged]
 
