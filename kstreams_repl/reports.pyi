@@ -97,6 +97,21 @@ from kstreams_repl.repl.session.topics.records import (
 from kstreams_repl.repl.session.topics.records import (
     Records as Records,
 )
+from kstreams_repl.repl.session.views.compare.comparison import (
+    ComparedRows as ComparedRows,
+)
+from kstreams_repl.repl.session.views.compare.comparison import (
+    Comparison as Comparison,
+)
+from kstreams_repl.repl.session.views.compare.comparison import (
+    FirstDifference as FirstDifference,
+)
+from kstreams_repl.repl.session.views.compare.comparison import (
+    Noise as Noise,
+)
+from kstreams_repl.repl.session.views.compare.comparison import (
+    RowDifference as RowDifference,
+)
 from kstreams_repl.repl.session.views.counts.metrics_view import MetricsView as MetricsView
 from kstreams_repl.repl.session.views.counts.record_counts import (
     Counts as Counts,

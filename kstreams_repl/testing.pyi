@@ -1,4 +1,5 @@
 from kstreams_repl.host.spark.startup.standalone_cluster import StandaloneCluster as StandaloneCluster
+from kstreams_repl.repl.session.views.compare.topologies import compare_topologies as compare_topologies
 from kstreams_repl.test_driver import tables as tables
 from kstreams_repl.test_driver.driver import (
     ProducedRecord as ProducedRecord,

@@ -158,6 +158,8 @@ class NameMatcher:
             return [] if session is None else [record.id for record in read_records(session.directory.path)]
         if magic == "topo_fork":
             return [*self._workspace.names(), "--dry-run", "--allow"]
+        if magic == "topo_compare":
+            return [*self._workspace.names(), "--records", "--start", "--end", "--calls", "--samples"]
         if magic == "topo_edit":
             return [*self._workspace.names(), *self._nodes(), "--dry-run", "--reset-state"]
         return self._workspace.names()

@@ -148,6 +148,23 @@ class TopoMagics(Magics):
 
     @magic_arguments()
     @argument("application", help="the application")
+    @argument("name", nargs="?", help="the changed builder or topology; default: the application's name")
+    @argument("--records", type=int, help="about how many input records; default: 100,000")
+    @argument("--start", help="instead of --records: the commit to begin from: a time, '10 minutes ago', 'commit 12'")
+    @argument("--end", help="the commit to end at; default: the last one")
+    @argument("--calls", action="store_true", help="call functions of asynchronous nodes where no answer is recorded")
+    @argument("--samples", type=int, default=20, help="rows kept of each output and store")
+    @line_magic
+    def topo_compare(self, line: str) -> object:
+        """`app.compare(topology)`: process the application's records with the changed topology, too; which rows differ, from which node on.
+        """
+        given = arguments(self.topo_compare, line)
+        app = self._workspace.application(given.application)
+        options = {name: getattr(given, name) for name in ("records", "start", "end", "calls", "samples")}
+        return app.compare(self._workspace.source(given.name or given.application), **options)
+
+    @magic_arguments()
+    @argument("application", help="the application")
     @argument("node", nargs="?", help="cell magic: the node whose function the cell replaces; line magic: the changed builder or topology")
     @argument("--dry-run", action="store_true", help="show the plan only; change neither application nor builder")
     @argument(

@@ -47,6 +47,7 @@ COMMANDS: dict[str, CommandEntry] = {
     "repl": CommandEntry("kernel_ext.terminal", "main", "Open a terminal REPL (IPython) with the same magics and API."),
     "run": CommandEntry("kstreams_repl.cli.run", "main", "Run a topology of a module: as a stream, or as a bounded run that ends."),
     "plan": CommandEntry("kstreams_repl.cli.plan", "main", "Show what a run would change, without changing anything."),
+    "compare": CommandEntry("kstreams_repl.cli.compare", "main", "Show which rows a changed topology would write otherwise, and why."),
     "reset": CommandEntry("kstreams_repl.cli.reset", "main", "Reset an application: offsets, internal topics, local state, stop offsets."),
     "test": CommandEntry("workshop.commands.test", "main", "Run the checks and tests of this checkout."),
     "docs": CommandEntry("workshop.commands.docs", "main", "Build the documentation as a site."),

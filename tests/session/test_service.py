@@ -39,6 +39,9 @@ def counted(keep=lambda key, value: value != "skip"):
 def mended():
     return counted(lambda key, value: value[:1] != "s")
 
+def unlike():
+    return counted(lambda key, value: True)
+
 def otherwise():
     builder = ks.StreamsBuilder()
     numbers = builder.stream("{name}-in", key_serde="string", value_serde="string").map_values(lambda value: 1.5)
@@ -101,6 +104,10 @@ def test_a_service_is_watched_edited_drained_upgraded_and_ended_at_once(broker: 
             assert apart.returncode == 1 and any("counts" in change["name"] for change in json.loads(apart.stdout)["changes"])
             app = session.attach(name)
             assert app.wait(60) and counts(app) == {"a": 1} and app.status == "running"
+            like_it = ended(*here, "compare", "jobs:mended", "--fail-on", "changed")
+            assert like_it.returncode == 0 and "2 input records from" in like_it.stdout, (like_it.stdout, like_it.stderr)
+            unlike = ended(*here, "compare", "jobs:unlike", "--json")
+            assert unlike.returncode == 2 and json.loads(unlike.stdout)["first"]["node"] == "kept", (unlike.stdout, unlike.stderr)
             app.pause()
             settle(lambda: httpx.get(ready).status_code == 503, "not ready", 30)
             app.resume()

@@ -40,17 +40,17 @@ EXPECTED = {
     """,
     "kstreams_repl.recipes": "Notebook list open search",
     "kstreams_repl.reports": """
-        Admin ApplicationReport ApplicationState Applications BatchReport Cause Causes Chart ChartKind Cleanup CommittedOffset
-        Counts Debugger DescribedNode DescribedSubtopology DiffText EditPlan Fork ForkPlan Forks InstanceReport
-        LeftApplication Listeners Look Markup
-        Metric MetricsView NodeCount NodeRate NodeSample NodeVisit PartitionRange Picture Problem Program ReadRecord RecordTrace
-        Records Reset Retries RetryReport RunProgress Sample Saved SavedVersion Savepoint SentRecord SessionFiles SqlResult
-        StoreAccess Table TaskReport TopicDescription TopologyDescription TracedRecord UncaughtResponse Version Versions WaitingRecord
-        WrittenTable
+        Admin ApplicationReport ApplicationState Applications BatchReport Cause Causes Chart ChartKind Cleanup
+        CommittedOffset ComparedRows Comparison Counts Debugger DescribedNode DescribedSubtopology DiffText EditPlan
+        FirstDifference Fork ForkPlan Forks InstanceReport LeftApplication Listeners Look Markup Metric MetricsView
+        NodeCount NodeRate NodeSample NodeVisit Noise PartitionRange Picture Problem Program ReadRecord RecordTrace
+        Records Reset Retries RetryReport RowDifference RunProgress Sample Saved SavedVersion Savepoint SentRecord
+        SessionFiles SqlResult StoreAccess Table TaskReport TopicDescription TopologyDescription TracedRecord
+        UncaughtResponse Version Versions WaitingRecord WrittenTable
     """,
     "kstreams_repl.testing": """
         CapturedForward CapturedPunctuator MockProcessorContext ProducedRecord RecordedRecord Recording SavedState StandaloneCluster
-        TestInputTopic TestOutputTopic TestRecord TopologyTestDriver outputs_of recording_fixture tables
+        TestInputTopic TestOutputTopic TestRecord TopologyTestDriver compare_topologies outputs_of recording_fixture tables
     """,
     "kstreams_repl.types": """
         AggregationWithHeaders BranchedKStream CallContext Cancellable CogroupedKStream CustomSensor ErrorContext Node ProcessingContext
@@ -68,7 +68,7 @@ SESSION = [
     "schema", "serdes_of", "settings", "spark", "spark_frame", "sql", "start", "started", "topics", "values", "variables", "versions",
 ]  # fmt: skip
 APPLICATION = [
-    "all_local_store_partition_lags", "apply", "batch_progress", "batch_report", "bootstrap_servers", "changes",
+    "all_local_store_partition_lags", "apply", "batch_progress", "batch_report", "bootstrap_servers", "changes", "compare",
     "config", "counts", "debug", "describe", "diff", "edit", "error", "explain", "export", "failed_record", "fork",
     "generation", "listen", "log",
     "metadata_for_all_clients", "metrics", "name", "node_rates", "pause", "picture", "query",

@@ -25,12 +25,17 @@ class ContextSnapshot(NamedTuple):
 
 
 class RecordContext:
-    """The coordinates of the task's current source record; in a punctuation topic None, partition and offset -1."""
+    """The coordinates of the task's current source record; in a punctuation topic None, partition and offset -1.
 
-    __slots__ = ("topic", "partition", "offset", "timestamp", "headers", "raw_key", "raw_value", "known")
+    Attributes:
+        outer: the source record while another one's coordinates are set (`replace`); None otherwise.
+    """
+
+    __slots__ = ("topic", "partition", "offset", "timestamp", "headers", "raw_key", "raw_value", "known", "outer")
 
     def __init__(self) -> None:
         self.known = False
+        self.outer: ContextSnapshot | None = None
         self.topic: str | None = None
         self.partition = -1
         self.offset = -1
@@ -50,7 +55,8 @@ class RecordContext:
     @contextmanager
     def replace(self, snapshot: ContextSnapshot) -> Iterator[None]:
         """Set another record's coordinates, and restore the current ones on exit, also after an error."""
-        kept, raw_key, raw_value = self.snapshot(), self.raw_key, self.raw_value
+        kept, raw_key, raw_value, outer = self.snapshot(), self.raw_key, self.raw_value, self.outer
+        self.outer = outer or kept
         self.restore(snapshot)
         try:
             yield
@@ -59,7 +65,7 @@ class RecordContext:
             raise
         finally:
             self.restore(kept)
-            self.raw_key, self.raw_value = raw_key, raw_value
+            self.raw_key, self.raw_value, self.outer = raw_key, raw_value, outer
 
     def raised(self, error: BaseException) -> None:
         """Attach the current record to an error before the context changes; only the first call has an effect."""

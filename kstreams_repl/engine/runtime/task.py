@@ -337,6 +337,11 @@ class StreamTask:
         now = self.services.clock.now
         return now >= 0 and self.services.stream_punctuations.punctuate(now, self._punctuate)
 
+    @property
+    def next_stream_time_punctuation(self) -> int | None:
+        """Return when the next stream-time punctuation is due (ms), None when nothing is scheduled."""
+        return self.services.stream_punctuations.next_due
+
     def pass_punctuations(self) -> None:
         """Take the stream-time punctuations up to the restored stream time as done. Call it after `initialize`, for a copy of a task
         that ran on: a task that really starts anew runs them with its first record."""

@@ -31,6 +31,7 @@ STATES = {
     "stopped": "■",
     "stale": "✎",
     "silent": "∅",
+    "differs": "≠",
 }
 """The sign shown with each state's word."""
 WORDS = {"silent": "nothing passes"}
@@ -73,14 +74,15 @@ _STYLE = (
 .ks-picture .repartition .name{font-size:11px}.ks-picture .sub-topology .outline{fill:var(--ks-block)}
 .ks-picture .store .outline{fill:var(--ks-store);stroke:var(--ks-store-line)}
 .ks-picture .source .outline,.ks-picture .sink .outline{stroke-width:2}
-.ks-picture .is-running .outline{stroke:var(--ks-ok)}.ks-picture .is-failed .outline{stroke:var(--ks-bad);stroke-width:3}
+.ks-picture .is-running .outline{stroke:var(--ks-ok)}
+.ks-picture .is-failed .outline,.ks-picture .is-differs .outline{stroke:var(--ks-bad);stroke-width:3}
 .ks-picture .is-paused .outline{stroke:var(--ks-wait);stroke-dasharray:6 3}
 .ks-picture .is-stale .outline{stroke:var(--ks-wait);stroke-dasharray:2 2;stroke-width:2.5}
 .ks-picture .is-silent .outline{stroke:var(--ks-wait);stroke-width:2.5}
 .ks-picture .is-restoring .outline{stroke:var(--ks-wait);stroke-dasharray:1 3}
 .ks-picture .badge{font-weight:600;font-size:11px;fill:var(--ks-wait)}
 .ks-picture .badge{paint-order:stroke;stroke:var(--ks-paper);stroke-width:5px;stroke-linejoin:round}
-.ks-picture .is-failed .badge{fill:var(--ks-bad)}.ks-picture .is-running .badge{fill:var(--ks-ok)}
+.ks-picture .is-failed .badge,.ks-picture .is-differs .badge{fill:var(--ks-bad)}.ks-picture .is-running .badge{fill:var(--ks-ok)}
 .ks-picture g[tabindex]:focus{outline:none}.ks-picture g[tabindex]:focus .outline{stroke-width:4}
 .ks-picture .fold{cursor:pointer}.ks-picture .fold:hover .label,.ks-picture .fold:focus .label{text-decoration:underline;fill:var(--ks-ink)}
 """.replace("\n", "")

@@ -14,7 +14,7 @@ from kstreams_repl.pictures.graph.picture import Kind, Link, Mark, Picture, Shap
 from kstreams_repl.pictures.wording import counted
 
 _NODES = (Kind.SOURCE, Kind.PROCESSOR, Kind.SINK)
-_SERIOUS = ("failed", "stale", "silent", "restoring", "paused", "stopped", "running")
+_SERIOUS = ("failed", "differs", "stale", "silent", "restoring", "paused", "stopped", "running")
 _NUMBER = re.compile(r"-\d{10}(?!\d)")
 _GENERATED_NODE = re.compile(r"(KSTREAM|KTABLE)-[A-Z-]+-(\d{10})")
 _SCOPE = re.compile(r"^(stream|table) (?!(stream|table|source)\b)")

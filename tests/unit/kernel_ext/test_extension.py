@@ -273,6 +273,7 @@ def test_magics_complete_topologies_and_settings(shell: InteractiveShell) -> Non
     run(shell, "%%topo word_count\nbuilder.stream('words').to('copy')")
     assert "word_count" in completions(shell, "%topo_deploy word")
     assert "processing.guarantee=" in completions(shell, "%topo_deploy word_count -c processing.g")
+    assert "word_count" in completions(shell, "%topo_compare app word") and "--records" in completions(shell, "%topo_compare app --r")
 
 
 def test_a_query_in_one_line_of_a_cell_leaves_the_other_lines_to_python(shell: InteractiveShell) -> None:

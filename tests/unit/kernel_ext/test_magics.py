@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
+from kstreams_repl.repl.session import Application
+from kstreams_repl.repl.session.views.compare.comparison import Comparison
 from tests.unit.kernel_ext.test_extension import run
 from tests.unit.kernel_ext.test_topo_edit import cluster, produce, shell  # noqa: F401 - fixtures
+from tests.unit.repl.session.compare.mistakes import MISTAKES
+from tests.unit.repl.session.compare.shop import compared
 from tests.unit.repl.session.small_cluster import SmallCluster, SmallSession
 
 
@@ -54,3 +58,20 @@ def test_a_fork_is_planned_made_promoted_and_dropped_by_its_name(shell: Interact
         assert "expected a fork, got 'app.next'; the forks are none" in str(error)
     run(shell, "app.stop(); app = session.deploy(b, 'app')")
     assert "runs at least once" in str(run(shell, "%topo_fork app next b")[0].error_in_exec)
+
+
+def test_a_comparison_takes_the_builder_and_the_options_of_the_call(
+    shell: InteractiveShell, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+) -> None:
+    asked: list[tuple[object, dict[str, object]]] = []
+
+    def compare(app: Application, topology: object, **options: object) -> Comparison:
+        asked.append((topology, options))
+        return compared(MISTAKES["wrong_bound"][0](False), MISTAKES["wrong_bound"][0](True))
+
+    monkeypatch.setattr(Application, "compare", compare)
+    result, _ = run(shell, "%topo_compare app b --records 500 --samples 3")
+    assert result.success and result.result.first.node == "large"
+    assert asked == [(shell.user_ns["b"], {"records": 500, "start": None, "end": None, "calls": False, "samples": 3})]
+    result, _ = run(shell, "%topo_compare app b --start '10 minutes ago' --calls")
+    assert result.success and asked[-1][1]["start"] == "10 minutes ago" and asked[-1][1]["calls"] is True

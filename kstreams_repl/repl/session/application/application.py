@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from kstreams_repl.host.spark.instance_reports import ApplicationReport
     from kstreams_repl.repl.session.application.forks.fork import Fork
     from kstreams_repl.repl.session.application.forks.fork_plan import ForkPlan
+    from kstreams_repl.repl.session.views.compare.comparison import Comparison
     from kstreams_repl.repl.session.views.past.causes.result import Causes
     from kstreams_repl.repl.session.views.past.debug.debugger import Debugger
 
@@ -820,6 +821,45 @@ class Application:
         from kstreams_repl.repl.session.views.past.causes.why import why
 
         return why(self._core, what, key, window=window, all=all, as_of=as_of, calls=calls)
+
+    def compare(
+        self,
+        topology: object,
+        *,
+        records: int | None = None,
+        start: object = None,
+        end: object = None,
+        calls: bool = False,
+        samples: int = 20,
+    ) -> Comparison:
+        """Return what another topology would have made of the records that the application has processed: which rows of its outputs and
+        stores differ, and the first node where they do.
+
+        Both topologies process the same records, from the state as of one commit, in this process. Nothing reaches the application, the
+        broker or anything else: what `peek` and `foreach` do is left out. What differs between two runs of the unchanged topology is
+        noise, and set apart.
+
+        Args:
+            topology: the builder (changed meanwhile), a topology, a stream or table.
+            records: about how many records; the newest commit with as many since is the base, or the earliest that is known. None: 100,000.
+            start: the base itself, as `as_of` of `Session.sql`; instead of `records`.
+            end: the commit where it ends, likewise; None: the last one.
+            calls: whether functions of asynchronous nodes may be called where no answer is recorded. Both sides get the same answers.
+            samples: how many rows that differ are kept of each output and store.
+
+        Raises:
+            TopologyError: the topology does not fit the cluster.
+            InvalidStateStoreError: no commit, or not the records since, are known any more.
+            IllegalStateError: a function of an asynchronous node would be called, and `calls` is False.
+
+        Example:
+            >>> found = app.compare(builder, records=10_000)     # doctest: +SKIP
+            >>> found.equal, found.first                         # doctest: +SKIP
+            (True, None)
+        """
+        from kstreams_repl.repl.session.views.compare.of_application import compare_definition
+
+        return compare_definition(self._core, topology, records=records, start=start, end=end, calls=calls, samples=samples)
 
     def diff(self, store: str, start: object, end: object = None) -> SqlResult:
         """Return the rows of a store that differ between two moments: ``added``, ``gone``, or ``changed``, with both values.

@@ -13,6 +13,7 @@ from kstreams_repl.engine.operators.streams.stream_async import StreamAsync
 from kstreams_repl.engine.runtime.global_task import GlobalTask
 from kstreams_repl.engine.runtime.task import TaskSpec
 from kstreams_repl.engine.stores.engine.memory import MemoryEnvironment
+from kstreams_repl.engine.topology.graph import TopologyGraph
 from kstreams_repl.host.instance.initialization.start_offsets import StartOffset
 from kstreams_repl.host.instance.state.changelogs import changelogs_of
 from kstreams_repl.host.instance.state.state_directory import task_directory
@@ -135,9 +136,9 @@ def after_commit(
     if record is not None:
         own = TopicPartition(record.topic, record.partition)
         last[own] = max(last[own], record.offset + 1)
-    records = {partition: _records(app, partition, starts[partition].offset, last[partition]) for partition in spec.partitions}
-    global_stores = _global_stores(app, None if after is None else after.at_ms + 1)
-    return BeforeRecord(ran, spec, starts, records, state, global_stores, before, after, answers, uncalled)
+    records = {partition: records_between(app, partition, starts[partition].offset, last[partition]) for partition in spec.partitions}
+    stores = global_stores(app, app.topology, None if after is None else after.at_ms + 1)
+    return BeforeRecord(ran, spec, starts, records, state, stores, before, after, answers, uncalled)
 
 
 def replay(versions: RanVersions, inputs: BeforeRecord, record: RecordPosition, directory: Path) -> None:
@@ -234,7 +235,7 @@ def _logged(versions: RanVersions, inputs: BeforeRecord) -> dict[tuple[str, byte
     return logged
 
 
-def _records(app: ApplicationCore, partition: TopicPartition, start: int, end: int) -> RecordBatch:
+def records_between(app: ApplicationCore, partition: TopicPartition, start: int, end: int) -> RecordBatch:
     """Return the records of a partition between two offsets.
 
     Raises:
@@ -259,9 +260,9 @@ def _records(app: ApplicationCore, partition: TopicPartition, start: int, end: i
     return whole
 
 
-def _global_stores(app: ApplicationCore, until_ms: int | None) -> Mapping[str, object]:
-    """Return the global stores, read from their topics up to the first record of a time."""
-    parts = [part for part in app.topology.subtopologies() if part.global_]
+def global_stores(app: ApplicationCore, topology: TopologyGraph, until_ms: int | None) -> Mapping[str, object]:
+    """Return the global stores of a topology, read from their topics up to the first record of a time."""
+    parts = [part for part in topology.subtopologies() if part.global_]
     if not parts:
         return {}
     task = GlobalTask(app.name, parts, config=app.config, environment=MemoryEnvironment(), wall_clock=lambda: until_ms or 0)

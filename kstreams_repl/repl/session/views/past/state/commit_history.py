@@ -80,6 +80,7 @@ class CommitHistory:
         self._offsets = OffsetHistory(admin, application_id)
         self._task_of = {partition: task for task, spec in tasks.items() for partition in spec.partitions}
         self._commits: dict[TaskId, list[TaskCommit]] = {task: [] for task in tasks}
+        self.tasks = list(tasks)
         self._begins: dict[tuple[TaskId, str], tuple[int, int, int, int]] = {}
         """By task and changelog: the first commit of the changelog that there is now, how many commits were looked at, the last end and id.
         """
