@@ -6,7 +6,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from kstreams_repl.engine.config import KEYS, SNAPSHOT_DIR, StreamsConfig
 from kstreams_repl.engine.topology.topology import Topology
@@ -31,6 +31,9 @@ from kstreams_repl.system.durations import Seconds, as_seconds
 from kstreams_repl.system.errors import DeployError, IllegalStateError
 from kstreams_repl.system.processes import ProcessMark
 from kstreams_repl.system.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kstreams_repl.repl.session.views.compare.comparison import Comparison
 
 _COPIED = ("cleanup.policy", "max.message.bytes", "compression.type")
 """Settings of an output that the fork's topic in its place has, too."""
@@ -92,6 +95,33 @@ class Fork(Frames):
             return str(self.application.status)
         return "orphan" if self._record.is_orphan else f"held by process {self._record.pid}"
 
+    def compare(self, *, end: object = None, calls: bool = False, samples: int = 20) -> Comparison:
+        """Return what it makes of the records since it was made, compared with what its parent makes of them.
+
+        Both topologies process the records again, from the commit that the fork began with, as `Application.compare`: so what differs is
+        the change, and nothing else. It ends at a commit of the parent, which the fork may not have reached yet.
+
+        Args:
+            end: the commit of the parent where it ends, as `as_of` of `Session.sql`; None: the last one.
+            calls: whether functions of asynchronous nodes may be called where no answer is recorded.
+            samples: how many rows that differ are kept of each output and store.
+
+        Raises:
+            InvalidStateStoreError: nothing was processed since, or the records are not known any more.
+            IllegalStateError: the parent was edited since, or this session did not make the fork.
+
+        Example:
+            >>> fork.compare().first     # doctest: +SKIP
+        """
+        from kstreams_repl.repl.session.views.compare.of_application import compare_from
+
+        parent, _, plan = self._made_here("compare")
+        if parent.versions[-1].number != self._record.base_version:
+            raise IllegalStateError(
+                f"{self.parent} was edited since the fork {self.name!r} was made", hint="drop it, or use app.compare(builder)"
+            )
+        return compare_from(parent, plan.edit, self._record.commits, end=end, calls=calls, samples=samples)
+
     def promote(self, emit: str = "from-now", *, timeout: Seconds = 60.0) -> EditPlan:
         """Make it the application: its topology is the next version of its parent, its stores' rows are the parent's, in one transaction.
 
@@ -116,14 +146,18 @@ class Fork(Frames):
             >>> fork.promote().version     # doctest: +SKIP
             2
         """
+        parent, core, plan = self._made_here("promote")
+        applied = promote_fork(parent, core, self._record, plan, emit, as_seconds(timeout, "timeout"))
+        self.drop()
+        return applied
+
+    def _made_here(self, what: str) -> tuple[ApplicationCore, ApplicationCore, ForkPlan]:
         parent, core = self._registry.get(self.parent), self._registry.get(self.id)
         if parent is None or core is None or self.plan is None:
             raise IllegalStateError(
-                f"this session has not made the fork {self.id}, or its parent is not attached", hint="promote where it was made"
+                f"this session has not made the fork {self.id}, or its parent is not attached", hint=f"{what} it where it was made"
             )
-        applied = promote_fork(parent, core, self._record, self.plan, emit, as_seconds(timeout, "timeout"))
-        self.drop()
-        return applied
+        return parent, core, self.plan
 
     def drop(self) -> None:
         """Stop it and delete all of it: topics, group, state, files. Dropping twice does nothing.
@@ -254,6 +288,7 @@ def begin_fork(parent: ApplicationCore, plan: ForkPlan) -> tuple[ForkRecord, App
         assert cut is not None
         record = replace(
             record, since=_by_topic(cut.since), bases=_by_topic(started[0].bases),
+            commits={str(task): commit.commit_id for task, commit in cut.commits.items()},
             seconds=time.monotonic() - began, gap_seconds=cut.gap_seconds,
         )  # fmt: skip
         write_record(client.directory.path, record)

@@ -38,6 +38,7 @@ class ForkRecord(ProcessRecord):
         outputs: its topics by the parent's.
         since: where the parent's outputs ended, by topic and partition.
         bases: where the parent's changelogs ended, by topic and partition.
+        commits: the parent's commits that it began with, by task.
         left_out: nodes whose effects are left out, with what that is.
         empty: stores of the parent that it began without.
         seconds: how long it took until it ran, without the start of its processes.
@@ -56,6 +57,7 @@ class ForkRecord(ProcessRecord):
     outputs: Mapping[str, str] = field(default_factory=dict)
     since: Offsets = field(default_factory=dict)
     bases: Offsets = field(default_factory=dict)
+    commits: Mapping[str, int] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
     empty: tuple[str, ...] = ()
     seconds: float = 0.0

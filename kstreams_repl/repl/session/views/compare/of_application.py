@@ -114,6 +114,25 @@ def compare_definition(
     raise refused or InvalidStateStoreError("the application has no commit yet", hint="deploy it, and let it process records")
 
 
+def compare_from(
+    app: ApplicationCore, plan: EditPlan, commits: Mapping[str, int], *, end: object = None, calls: bool = False, samples: int = 20
+) -> Comparison:
+    """Return what differs between an application and the plan of an edit, from commits by task and number, as `Fork.compare`.
+
+    Raises:
+        InvalidStateStoreError, IllegalStateError: as `compare_span`; a commit is not known any more.
+    """
+    history = history_of(app)
+    known = {(str(task), commit.commit_id): commit for task in history.tasks for commit in history.of(task)}
+    gone = [f"{number} of task {task}" for task, number in commits.items() if (task, number) not in known]
+    if gone:
+        raise InvalidStateStoreError(
+            f"commit {gone[0]}, from which the comparison begins, is not known any more", hint="app.compare(builder) finds a later one"
+        )
+    base = {commit.task: commit for task, number in commits.items() for commit in [known[task, number]]}
+    return compare_span(app, plan, Span(base, *_last(history, end)), calls=calls, samples=samples)
+
+
 def compare_span(app: ApplicationCore, plan: EditPlan, span: Span, *, calls: bool = False, samples: int = 20) -> Comparison:
     """Return what differs between an application and the plan of an edit, from its commits on.
 
