@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 
 from kernel_ext.failures import failure_of
 from kernel_ext.live.node_details import ROWS, about, live_values, rows_behind, sampled_values
@@ -28,6 +29,7 @@ from kstreams_repl.repl.session import Application
 from kstreams_repl.repl.session.application.application import handle_on
 from kstreams_repl.repl.session.application.edits.edit import EditPlan
 from kstreams_repl.repl.session.application.edits.topology_resolution import topology_of
+from kstreams_repl.repl.session.application.forks.fork_record import read_records
 from kstreams_repl.repl.session.topics.records import ReadRecord
 from kstreams_repl.repl.session.views.stores.store_pages import StorePages
 from kstreams_repl.repl.session.views.values.live_taps import LiveTap
@@ -39,6 +41,7 @@ DETAIL_SECONDS = 2.0
 ACTION_ERROR_SECONDS = 20.0  # how long the failure of a button's action is shown before rows replace it
 BEAT_SECONDS = 0.5
 FILTER_CHARACTERS = 1_000
+COMPARED_RECORDS = 10_000
 CONTROLS = ("pause", "resume", "stop")
 
 START: JsonObject = {
@@ -109,6 +112,8 @@ class LivePicture:
             self._start("skip", lambda: self._control(lambda: self.application.skip(str(message.get("at", "")))))
         elif action == "apply" and self.state["planned"]:
             self._start("apply", lambda: self._control(self._apply))
+        elif action in ("compare", "fork") and self.state["planned"]:
+            self._start(str(action), lambda: self._control(self._compare_with_plan if action == "compare" else self._fork))
 
     def leave(self) -> None:
         """Record that no front end is connected any more."""
@@ -273,14 +278,34 @@ class LivePicture:
         topology_of(definition, app.config)
         return "nothing to apply: the notebook's builder equals what runs"
 
-    def _apply(self) -> None:
-        """Apply the plan that is shown. If cells ran since and the plan differs, show the new plan instead."""
+    def _current_plan(self) -> EditPlan | None:
+        """Return the plan that is shown. If cells ran since and the plan differs, show the new plan instead, and return None."""
         plan = self.application.changes()
         if plan is None or _content_of(plan) != self._shown_plan:
             self._plan("cells have run since the plan was shown; this is the current plan")
-            return
-        applied = self.application.apply(plan)
-        self.set(detail=str(applied.table().html()), about="", values="", planned=False)
+            return None
+        return plan
+
+    def _apply(self) -> None:
+        plan = self._current_plan()
+        if plan is not None:
+            applied = self.application.apply(plan)
+            self.set(detail=str(applied.table().html()), about="", values="", planned=False)
+
+    def _compare_with_plan(self) -> None:
+        plan = self._current_plan()
+        if plan is not None:
+            found = self.application.compare(plan.definition, records=COMPARED_RECORDS)
+            self.set(detail=str(join([plan.table().html(), found.table().html()])), about="", values="")
+
+    def _fork(self) -> None:
+        plan = self._current_plan()
+        if plan is not None:
+            app = self.application
+            taken = {record.name for record in read_records(app._core.client.directory.path) if record.application == app.name}
+            fork = app.fork(next(name for name in map("beside-{}".format, count(1)) if name not in taken), plan.definition)
+            then = f"It runs. In a cell: session.forks[{fork.id!r}].compare(), %topo_promote {fork.id}, or %topo_drop {fork.id}"
+            self.set(detail=str(join([fork.table().html(), element("div", then)])), about="", values="", planned=False)
 
     # ---- details of the selected shape
 

@@ -124,6 +124,11 @@ def test_apply_is_beside_its_plan_and_not_for_one_that_is_outdated(panel: Any) -
     panel.evaluate("() => window.model.set({ outdated: false })")
     apply.click()
     assert len(sent(panel, "apply")) == 1 and panel.locator(".outdated").is_hidden()
+    for action in ("compare", "fork"):
+        panel.locator(f"button.{action}").click()
+        assert len(sent(panel, action)) == 1
+    panel.evaluate("() => window.model.set({ planned: false })")
+    assert all(panel.locator(f"button.{action}").is_hidden() for action in ("apply", "compare", "fork"))
 
 
 def test_a_picture_is_zoomed_dragged_fitted_and_has_a_map(panel: Any) -> None:  # noqa: F811

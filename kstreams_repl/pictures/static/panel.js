@@ -20,7 +20,10 @@ const TITLES = {
   stop: "Stop and release all resources; state and offsets stay",
   edit: "Show what the notebook's builder would change",
   apply: "Apply the plan that is shown",
+  compare: "Process the last records again with and without the change: which rows differ, and from which node on",
+  fork: "Run the change beside the application first: on its input, from a copy of its state, into topics of its own",
 };
+const OF_A_PLAN = ["apply", "compare", "fork"];
 const SIGNS = { running: "▶", starting: "…", restoring: "⟳", paused: "‖", failed: "✖", stopped: "■", created: "○", closed: "■" };
 const ANSWER_MS = 400; // a responsive kernel has answered with `busy` by then
 const TYPED_MS = 300; // after the last key
@@ -120,8 +123,8 @@ function render({ model, el }) {
     unanswered = setTimeout(() => wait(action), ANSWER_MS);
   };
   const buttons = Object.keys(ACTIONS).map((action) => [action, press(action, bar, TITLES[action], act(action))]);
-  const apply = press("apply", head, TITLES.apply, act("apply"));
-  buttons.push(["apply", apply]);
+  const ofPlan = OF_A_PLAN.map((action) => [action, press(action, head, TITLES[action], act(action))]);
+  buttons.push(...ofPlan);
   press("close", head, "Close (Escape)", () => choose(""), "×").setAttribute("aria-label", "close");
   const chip = make("span", "chip", bar);
   const status = make("span", "status", bar);
@@ -309,11 +312,11 @@ function render({ model, el }) {
     root.setAttribute("aria-busy", String(model.get("busy")));
     const shown = model.get("view");
     for (const [action, button] of buttons) {
-      const can = action === "apply" ? ACTIONS.edit.includes(state) && !model.get("outdated") : ACTIONS[action].includes(state);
+      const can = OF_A_PLAN.includes(action) ? ACTIONS.edit.includes(state) && !model.get("outdated") : ACTIONS[action].includes(state);
       button.disabled = gone || model.get("busy") || action === waiting || !can;
       if (action === "edit") button.classList.toggle("changed", model.get("changed"));
     }
-    apply.hidden = !model.get("planned");
+    for (const [, button] of ofPlan) button.hidden = !model.get("planned");
     outdated.hidden = !(model.get("planned") && model.get("outdated"));
     folds.hidden = shown.clusters < 2;
     folds.textContent = allFolded() ? "expand" : "collapse";
