@@ -100,7 +100,7 @@ def compare_definition(
     plan = plan_edit(app, built, definition, config=config)
     check(app.client.admin, plan.topology, app.name, plan.config)
     history = history_of(app)
-    last = history.at(Moment("time", 1 << 62) if end is None else moment_of(end))
+    last = _last(history, end)
     if start is not None:
         return compare_span(app, plan, Span(history.at(moment_of(start)), last), calls=calls, samples=samples)
     refused: InvalidStateStoreError | None = None
@@ -112,6 +112,10 @@ def compare_definition(
         except InvalidStateStoreError as error:  # compacted, or deleted by retention: a later one may still be known
             refused = refused or error
     raise refused or InvalidStateStoreError("the application has no commit yet", hint="deploy it, and let it process records")
+
+
+def _last(history: CommitHistory, end: object) -> Commits:
+    return history.at(Moment("time", 1 << 62) if end is None else moment_of(end))
 
 
 def compare_from(
@@ -130,7 +134,7 @@ def compare_from(
             f"commit {gone[0]}, from which the comparison begins, is not known any more", hint="app.compare(builder) finds a later one"
         )
     base = {commit.task: commit for task, number in commits.items() for commit in [known[task, number]]}
-    return compare_span(app, plan, Span(base, *_last(history, end)), calls=calls, samples=samples)
+    return compare_span(app, plan, Span(base, _last(history, end)), calls=calls, samples=samples)
 
 
 def compare_span(app: ApplicationCore, plan: EditPlan, span: Span, *, calls: bool = False, samples: int = 20) -> Comparison:
