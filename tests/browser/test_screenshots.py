@@ -40,7 +40,9 @@ def show_all(page: Any) -> None:
         page.wait_for_timeout(500)
 
 
-@pytest.mark.parametrize("notebook", ["01_first_topology", "03_edit_on_the_fly", "04_looking_inside", "11_what_happened_here"])
+@pytest.mark.parametrize(
+    "notebook", ["01_first_topology", "03_edit_on_the_fly", "04_looking_inside", "11_what_happened_here", "12_try_it_beside"]
+)
 def test_a_notebook_is_kept_whole_in_both_themes(lab: tuple[str, Path], page: Any, notebook: str) -> None:
     address, _ = lab
     run_all(page, address.format(f"{notebook}.ipynb"), seconds=400)

@@ -366,6 +366,31 @@ def what_happened_here(shown: Displayed) -> None:
     assert shown.value("importlib.reload(shop)") == dict(right)
 
 
+def try_it_beside(shown: Displayed) -> None:
+    def old(kg: int) -> int:
+        return 5 if kg <= 10 else 9
+
+    def new(kg: int) -> int:
+        return old(kg) if kg < 20 else 12
+
+    def total(*prices: tuple[range, Callable[[int], int]]) -> dict[str, int]:
+        counted = Counter[str]()
+        for parcels, price in prices:
+            for n in parcels:
+                counted[f"c{n % 6}"] += price(n % 23)
+        return dict(sorted(counted.items()))
+
+    first, more = range(300), range(300, 600)
+    runs, fork = total((range(600), old)), total((first, old), (more, new))
+    sides = {row[0]: (int(row[1]), int(row[2])) for row in shown.table("FILTER (side = 'runs')")}
+    assert sides == {customer: (runs[customer], fork[customer]) for customer in runs}
+    assert shown.value("owed_now = {key") == fork
+    wrong = next(n for n in first if n % 23 == 10 or n % 23 >= 20)  # the first parcel that the mistaken change prices otherwise
+    difference = shown.text("found.first")
+    assert f"'c{wrong % 6}': {old(wrong % 23)} at" in difference and f"'c{wrong % 6}': {9 if wrong % 23 == 10 else 12} at" in difference
+    assert shown.text("session.forks") == "Forks()"
+
+
 CHECKS: dict[str, Callable[[Displayed], None]] = {
     "01_first_topology": first_topology,
     "02_windows_and_joins": windows_and_joins,
@@ -378,5 +403,6 @@ CHECKS: dict[str, Callable[[Displayed], None]] = {
     "09_calling_a_service": calling_a_service,
     "10_on_a_cluster": on_a_cluster,
     "11_what_happened_here": what_happened_here,
+    "12_try_it_beside": try_it_beside,
     "tutorial": the_tutorial,
 }

@@ -43,7 +43,7 @@ def test_there_are_notebooks() -> None:
     assert [path.stem for path in NOTEBOOKS] == [
         "01_first_topology", "02_windows_and_joins", "03_edit_on_the_fly", "04_looking_inside", "05_your_own_processor", "06_when_it_fails",
         "07_state_for_other_programs", "08_nightly_runs", "09_calling_a_service", "10_on_a_cluster",
-        "11_what_happened_here", "tutorial",
+        "11_what_happened_here", "12_try_it_beside", "tutorial",
     ]  # fmt: skip
 
 

@@ -153,6 +153,7 @@ def outcome(name: str, parameter: str, value: Any, monkeypatch: pytest.MonkeyPat
         elif not static:
             receiver = MagicMock()
             receiver._core.run_of_another_kernel.return_value.status = "running"
+            receiver._made_here.return_value = ("the parent", "the fork", "its plan")
     signature = inspect.signature(function)
     given = {other: 1 for function_name, other in durations() if function_name == name} | given
     bound: dict[str, Any] = {

@@ -146,8 +146,9 @@ class Fork(Frames):
             >>> fork.promote().version     # doctest: +SKIP
             2
         """
+        seconds = as_seconds(timeout, "timeout")
         parent, core, plan = self._made_here("promote")
-        applied = promote_fork(parent, core, self._record, plan, emit, as_seconds(timeout, "timeout"))
+        applied = promote_fork(parent, core, self._record, plan, emit, seconds)
         self.drop()
         return applied
 

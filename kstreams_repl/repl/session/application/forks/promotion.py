@@ -38,6 +38,7 @@ from kstreams_repl.repl.session.application.edits.edit import EditPlan, plan_edi
 from kstreams_repl.repl.session.application.forks.differences import Difference, Last, Place, Tail
 from kstreams_repl.repl.session.application.forks.fork_plan import ForkPlan
 from kstreams_repl.repl.session.application.forks.fork_record import ForkRecord
+from kstreams_repl.repl.session.application.life.wait import await_stores
 from kstreams_repl.repl.session.application.starting.deploy_preview import check
 from kstreams_repl.repl.session.views.past.state.state_builder import specs_of
 from kstreams_repl.system.errors import CallError, IllegalStateError, TopologyError
@@ -45,7 +46,7 @@ from kstreams_repl.system.types import TaskId, TopicPartition
 
 EMIT = ("from-now", "diff")
 _WAIT_SECONDS = 0.02
-_START_SECONDS = 5.0
+_START_SECONDS = 30.0
 
 
 def promote_fork(
@@ -91,7 +92,7 @@ def promote_fork(
         undo.pop_all()
         if runs:
             parent.resume()
-            _await_instances(parent)  # before the fork is dropped, which would compete with them
+            await_stores(parent, _START_SECONDS)  # before the fork is dropped, which would compete with the new instances
     return applied
 
 
@@ -139,15 +140,6 @@ def _await(condition: Callable[[], bool], deadline: float, what: str) -> None:
     while not condition():
         if time.monotonic() > deadline:
             raise IllegalStateError(f"waited for {what}", hint="promote again with a longer timeout=; nothing was changed")
-        time.sleep(_WAIT_SECONDS)
-
-
-def _await_instances(app: ApplicationCore) -> None:
-    deadline = time.monotonic() + _START_SECONDS
-    while app.status == "running" and time.monotonic() < deadline:
-        instances = app.reports.instances.values()
-        if instances and all(instance.state == "running" for instance in instances):
-            return
         time.sleep(_WAIT_SECONDS)
 
 
