@@ -29,6 +29,7 @@ from kstreams_repl.repl.session import Application
 from kstreams_repl.repl.session.application.application import handle_on
 from kstreams_repl.repl.session.application.edits.edit import EditPlan
 from kstreams_repl.repl.session.application.edits.topology_resolution import topology_of
+from kstreams_repl.repl.session.application.forks.fork import Fork
 from kstreams_repl.repl.session.application.forks.fork_record import read_records
 from kstreams_repl.repl.session.topics.records import ReadRecord
 from kstreams_repl.repl.session.views.stores.store_pages import StorePages
@@ -80,6 +81,7 @@ class LivePicture:
         self._not_tapped: tuple[Application, str] | None = None
         self._passed: deque[ReadRecord] = deque(maxlen=ROWS)
         self._shown_plan: object = None
+        self._beside: Fork | None = None
         self._failed = ""
         self._with_record = False
         self._paging = threading.RLock()
@@ -304,14 +306,23 @@ class LivePicture:
             app = self.application
             taken = {record.name for record in read_records(app._core.client.directory.path) if record.application == app.name}
             fork = app.fork(next(name for name in map("beside-{}".format, count(1)) if name not in taken), plan.definition)
-            then = f"It runs. In a cell: session.forks[{fork.id!r}].compare(), %topo_promote {fork.id}, or %topo_drop {fork.id}"
-            self.set(detail=str(join([fork.table().html(), element("div", then)])), about="", values="", planned=False)
+            self._beside = fork
+            self.set(detail=self._differing(fork), about="", values="", planned=False, selected="")
+            self._next_read = time.monotonic() + DETAIL_SECONDS
+
+    def _differing(self, fork: Fork) -> str:
+        """Return how a fork differs so far, or what it is while it starts."""
+        runs = fork.status == "running"
+        then = f"In a cell: session.forks[{fork.id!r}].compare(), %topo_promote {fork.id}, or %topo_drop {fork.id}"
+        return str(join([(fork.live() if runs else fork.table()).html(), element("div", then)]))
 
     # ---- details of the selected shape
 
     def _select(self, shape: str) -> None:
         if shape and not any(shape == known.id for known in self.application.picture().shapes):
             return
+        if not shape and not self.state["selected"]:
+            self._beside = None
         self._with_record, self._next_read, self._pages = False, 0.0, None
         reading = str(element("div", f"reading {shape.partition(':')[2]} …")) if shape else ""
         self.set(
@@ -380,12 +391,17 @@ class LivePicture:
             self._show(shape, values=str(element("pre", str(error), role="alert")))
 
     def _refresh_details(self) -> None:
-        """Read the rows of the selected store or topic every few seconds; less often if reading is slow."""
-        shape, now = self.state["selected"], time.monotonic()
-        if not shape or now < self._next_read or self.state["planned"]:
+        """Read the rows of the selected store or topic, or how the panel's fork differs, every few seconds; less often if that is slow."""
+        shape, now, fork = self.state["selected"], time.monotonic(), self._beside
+        if not (shape or fork) or now < self._next_read or self.state["planned"]:
             return
         try:
-            self._show_rows(shape)
+            if shape:
+                self._show_rows(shape)
+            elif fork is not None:
+                gone = all(record.id != fork.id for record in read_records(self.application._core.client.directory.path))
+                self._beside = None if gone else fork
+                self._show("", detail="" if gone else self._differing(fork))
         except Exception as error:
             self._show(shape, detail=str(element("pre", str(error), role="alert")))
         spent = time.monotonic() - now

@@ -82,6 +82,7 @@ def test_a_fork_begins_at_a_commit_and_leaves_no_trace(session: ks.Session) -> N
         k: n + later.get(k, 0) for k, n in expected.items()
     }
     assert session.admin.partitions(fork.outputs[out]) == 3
+    assert {row[1]: row[2:6] for row in fork.live().rows} == {"counts": (0, len(later), 0, 0), out: (0, len(later), 0, 0)}
     fork.drop()
     fork.drop()
     assert traces(session) == before and not session.forks
@@ -116,6 +117,14 @@ def test_a_promoted_fork_is_the_application_with_its_rows(session: ks.Session) -
     fork = app.fork("less", windowed(topic, out, limit=5))
     session.produce(topic, words(300, 500))
     assert app.wait(120)
+    keys, fewer = (len({key for key, value, _ in words(300, 500) if int(value[1:]) % 10 < limit}) for limit in (8, 5))
+    at_rest = {"ends": (5, 0, 3, 0), "minutes": (fewer, 0, keys - fewer, 0), out: (5, 0, 3, 0)}  # equal, changed, only there, only here
+    live: list[Any] = []
+    try:
+        settle(lambda: live.append(fork.live()) or {row[1]: row[2:6] for row in live[-1].rows} == at_rest, "the running difference")
+    finally:
+        print(live[-1])
+    assert "same offsets" in fork.live().note
     began = time.monotonic()
     applied = fork.promote(emit="diff")
     print(f"promoted in {time.monotonic() - began:.2f} s")
@@ -134,6 +143,43 @@ def test_a_promoted_fork_is_the_application_with_its_rows(session: ks.Session) -
     session.produce(topic, words(600, 700))
     assert app.wait(120)
     expected += ends(600, 700, 8)
+    assert {key: app.store("ends").get(key) for key in expected} == expected
+
+
+def test_two_forks_at_once_know_nothing_of_each_other_and_an_edit_ends_their_promotion(session: ks.Session) -> None:
+    name = f"app-{uuid.uuid4().hex[:8]}"
+    topic, out = f"{name}-in", f"{name}-out"
+    session.create_topic(out, partitions=3)
+    session.produce(topic, words(0, 300), partitions=2)
+    app = session.deploy(windowed(topic, out, limit=8), name, config={**CONFIG, "num.stream.threads": 1})
+    assert app.wait(120)
+    before = traces(session)
+    five, three = (app.fork(f"below-{limit}", windowed(topic, out, limit=limit)) for limit in (5, 3))
+    with pytest.raises(ks.errors.DeployError, match="has a fork 'below-5' already"):
+        app.fork("below-5", windowed(topic, out, limit=4))
+    session.produce(topic, words(300, 500))
+    assert app.wait(120)
+    whole = ends(0, 300, 8)
+    for fork, limit in ((five, 5), (three, 3)):
+        expected = {key: (whole + ends(300, 500, limit))[key] for key in ends(300, 500, limit)}
+        settle(lambda fork=fork, expected=expected: table(session, fork.outputs[out]) == expected, f"the output of {fork.id}")  # type: ignore[misc]
+    assert table(session, out) == ends(0, 500, 8)
+    with pytest.raises(ks.errors.CallError, match="'from-now' or 'diff'"):
+        five.promote(emit="all")
+    three.drop()
+    assert list(session.forks) == [five.id] and five.status == "running"
+    app.edit(windowed(topic, out, limit=7))
+    for refused in (five.promote, five.compare):
+        with pytest.raises(ks.errors.IllegalStateError, match="version|edited"):
+            refused()
+    assert five.status == "running" and app.status == "running"
+    five.drop()
+    assert app.wait(120)
+    after = traces(session)
+    assert after[:2] == before[:2]
+    session.produce(topic, words(500, 600))
+    assert app.wait(120)
+    expected = ends(0, 500, 8) + ends(500, 600, 7)
     assert {key: app.store("ends").get(key) for key in expected} == expected
 
 

@@ -62,10 +62,6 @@ def main(records: int, keys: int, instances: int, runs: int, bootstrap: str | No
             facts = {"records": records, "keys": keys, "instances": instances, "processed_s": round(ended - began, 1)}
             _measure("as of the end, from the nearest snapshot", app, runs, int(time.time() * 1000), facts)
             _measure("as of the middle, from the nearest snapshot", app, runs, middle, facts)
-            shutil.rmtree(testbed.scratch / "snapshots")
-            _measure("as of the middle, from the changelog", app, runs, middle, facts)
-            again = [_seconds(lambda: app.store("counts", as_of=middle).get("user-1")) for _ in range(runs)]
-            _emit("as of the same moment again", again, facts)
             steps = []
             for number in range(runs):
                 record = f"{at}@{committed[at].offset // 2 + number}"
@@ -78,6 +74,10 @@ def main(records: int, keys: int, instances: int, runs: int, bootstrap: str | No
             outputs = [f"{topics.output}-0@{committed[at].offset // 4 + number}" for number in range(runs)]
             _emit("direct causes of an output record", [_seconds(lambda of=of: app.why(of)) for of in outputs], facts)  # type: ignore[misc]
             _emit("all causes of a row", [_seconds(lambda: app.why("counts", keys_asked[0], all=True))], facts)
+            shutil.rmtree(testbed.scratch / "snapshots")
+            _measure("as of the middle, from the changelog", app, runs, middle, facts)
+            again = [_seconds(lambda: app.store("counts", as_of=middle).get("user-1")) for _ in range(runs)]
+            _emit("as of the same moment again", again, facts)
             _live(testbed, app, topics, records // 2, keys, runs, facts)
         finally:
             app.stop()

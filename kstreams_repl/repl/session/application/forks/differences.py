@@ -27,12 +27,16 @@ class Tail:
 
     Args:
         starts: by partition; others begin at their first offset.
+
+    Attributes:
+        count: how many records were read.
     """
 
     def __init__(self, settings: ClientSettings, admin: Admin, topic: str, starts: Mapping[int, int]) -> None:
         self._settings, self._admin, self.topic = settings, admin, topic
         self._next = dict(starts)
         self.last: dict[Place, Last] = {}
+        self.count = 0
 
     def read(self, *, settled: bool = False) -> None:
         """Read what was written since.
@@ -42,6 +46,7 @@ class Tail:
         """
         ranges = ranges_of(self._admin, self.topic, start=self._next, settled=settled)
         for at, batch in read_ranges(self._settings, ranges):
+            self.count += len(batch)
             headers = batch.headers or [None] * len(batch)
             for key, value, timestamp, own in zip(batch.keys, batch.values, batch.timestamps, headers, strict=True):
                 if key is not None:
@@ -78,6 +83,13 @@ class Difference:
         self.mine.read(settled=settled)
         if self.theirs is not None:
             self.theirs.read(settled=settled)
+
+    def counts(self) -> tuple[int, int, int, int]:
+        """Return how many keys have the same last record in both, another one, one of the parent's only, one of the fork's only."""
+        theirs, mine = ({} if self.theirs is None else self.theirs.last), self.mine.last
+        both = theirs.keys() & mine.keys()
+        same = sum(self._same(theirs[place], mine[place]) for place in both)
+        return same, len(both) - same, len(theirs) - len(both), len(mine) - len(both)
 
     def settle(self) -> None:
         """Read the rest, when both are at rest at the same offsets, and find the records."""

@@ -23,6 +23,7 @@ from kstreams_repl.repl.session.application.forks.fork_plan import SNAPSHOTS, Fo
 from kstreams_repl.repl.session.application.forks.fork_record import ForkRecord, read_records, write_record
 from kstreams_repl.repl.session.application.forks.fork_start import ForkStart
 from kstreams_repl.repl.session.application.forks.promotion import promote_fork
+from kstreams_repl.repl.session.application.forks.written_since import LiveDifferences
 from kstreams_repl.repl.session.application.life.registry import ApplicationRegistry
 from kstreams_repl.repl.session.application.starting.deploy import deploy
 from kstreams_repl.repl.session.cleanup import cleanup_of
@@ -62,6 +63,7 @@ class Fork(Frames):
         self._client, self._registry, self._record = client, registry, record
         self.name, self.parent = record.name, record.application
         self.application, self.plan = application, plan
+        self._live: LiveDifferences | None = None
 
     @property
     def id(self) -> str:
@@ -122,6 +124,24 @@ class Fork(Frames):
             )
         return compare_from(parent, plan.edit, self._record.commits, end=end, calls=calls, samples=samples)
 
+    def live(self) -> Table:
+        """Return how what it has written differs so far from what its parent has written since it began.
+
+        One row for each store and output: keys whose last record is equal, changed, or there on one side only, and records per second
+        since the last call. Both go on meanwhile, so keys of records that only one of them has processed yet may differ; the note says how
+        far the fork is behind. `compare` tells it exactly, and from which node on. All keys that were written are held in memory.
+
+        Raises:
+            IllegalStateError: this session did not make the fork.
+
+        Example:
+            >>> fork.live()     # doctest: +SKIP
+        """
+        if self._live is None:
+            parent, core, plan = self._made_here("watch")
+            self._live = LiveDifferences(parent, core, self._record, plan)
+        return self._live.table()
+
     def promote(self, emit: str = "from-now", *, timeout: Seconds = 60.0) -> EditPlan:
         """Make it the application: its topology is the next version of its parent, its stores' rows are the parent's, in one transaction.
 
@@ -156,7 +176,8 @@ class Fork(Frames):
         parent, core = self._registry.get(self.parent), self._registry.get(self.id)
         if parent is None or core is None or self.plan is None:
             raise IllegalStateError(
-                f"this session has not made the fork {self.id}, or its parent is not attached", hint=f"{what} it where it was made"
+                f"this session has not made the fork {self.id}, or its parent is not attached",
+                hint=f"{what} it where it was made",
             )
         return parent, core, self.plan
 
