@@ -7,6 +7,7 @@ commits are all there. Format: Kafka's ``OffsetCommitKey`` versions 0 and 1, ``O
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 _SHORT, _INT, _LONG = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
 _LEADER_EPOCH_SINCE, _FLEXIBLE_SINCE = 3, 4
 FORGOTTEN = -1
+_SETTLE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +49,24 @@ class OffsetHistory:
     def read(self) -> Iterator[OffsetCommit]:
         """Yield the commits that were not read before.
 
+        A commit is acknowledged before the topic says that its transaction has ended. So transactions that are open are waited for, but
+        not for long: one of a killed process stays open until the broker ends it.
+
         Raises:
             KStreamsError: the topic cannot be read.
         """
         admin = self._admin
         number = _partition_of(self._group.decode(), admin.partitions(OFFSETS_TOPIC))
+        partition, deadline = TopicPartition(OFFSETS_TOPIC, number), time.monotonic() + _SETTLE_SECONDS
+        end = admin.end_offsets([partition], isolation="read_uncommitted")[partition]
+        while admin.end_offsets([partition])[partition] < end and time.monotonic() < deadline:
+            time.sleep(0.01)
         for _, batch in read_ranges(admin.settings, ranges_of(admin, OFFSETS_TOPIC, partitions=[number], start=self._next)):
             self._next = batch.offsets[-1] + 1
             for key, value, at_ms in zip(batch.keys, batch.values, batch.timestamps, strict=True):
-                partition = None if key is None else self._partition_in(key)
-                if partition is not None:
-                    yield OffsetCommit(partition, FORGOTTEN, "", at_ms) if value is None else _commit_in(partition, value)
+                of = None if key is None else self._partition_in(key)
+                if of is not None:
+                    yield OffsetCommit(of, FORGOTTEN, "", at_ms) if value is None else _commit_in(of, value)
 
     def _partition_in(self, key: bytes) -> TopicPartition | None:
         """Return the partition whose offset a record of the topic is about; None if it is of another group, or about members."""

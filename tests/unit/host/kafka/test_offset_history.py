@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from itertools import count, repeat
 from typing import Any
 
 import pytest
 
 from kstreams_repl.host.kafka import offset_history
 from kstreams_repl.host.kafka.offset_history import FORGOTTEN, OffsetCommit, OffsetHistory, _partition_of
+from kstreams_repl.repl.session.views.past.moments import Moment
+from kstreams_repl.repl.session.views.past.state.commit_history import CommitHistory
+from kstreams_repl.system.errors import InvalidStateStoreError
 from kstreams_repl.system.types import RecordBatch, TopicPartition
 
 IN = TopicPartition("in", 3)
@@ -39,6 +43,12 @@ class OneTopic:
     def partitions(self, topic: str) -> int:
         assert topic == "__consumer_offsets"
         return 50
+
+    def end_offsets(self, partitions: list[TopicPartition], *, isolation: str = "read_committed") -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, 10 if isolation == "read_uncommitted" or next(self.asked) > 2 else 5)
+
+    def __init__(self) -> None:
+        self.asked = count()
 
 
 def read(monkeypatch: pytest.MonkeyPatch, records: Iterable[tuple[bytes, bytes | None]], group: str = "app") -> list[OffsetCommit]:
@@ -75,3 +85,19 @@ def test_the_group_s_partition_is_that_of_java() -> None:
     assert _partition_of("hello", 50) == 99162322 % 50
     assert _partition_of("bench-past", 4) == 1
     assert _partition_of("polygenelubricants", 50) == 0
+
+
+def test_a_commit_whose_transaction_is_not_ended_in_the_topic_yet_is_waited_for_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    admin: Any = OneTopic()
+    monkeypatch.setattr(offset_history, "ranges_of", lambda admin, topic, *, partitions, start: [])
+    monkeypatch.setattr(offset_history, "read_ranges", lambda settings, ranges: [])
+    assert list(OffsetHistory(admin, "app").read()) == [] and next(admin.asked) == 4
+    admin.asked = repeat(0)
+    monkeypatch.setattr(offset_history, "_SETTLE_SECONDS", 0.05)
+    assert list(OffsetHistory(admin, "app").read()) == []
+
+
+def test_an_application_without_commits_says_so() -> None:
+    admin: Any = OneTopic()
+    with pytest.raises(InvalidStateStoreError, match="no commit yet"):
+        CommitHistory(admin, "app", {}).at(Moment("time", 1 << 62))

@@ -221,6 +221,6 @@ class CommitHistory:
 
 def _too_early(moment: Moment, earliest: TaskCommit | None) -> InvalidStateStoreError:
     if earliest is None:
-        return InvalidStateStoreError(f"{moment}: the application has no commit yet", hint="its past begins with its first commit")
+        return InvalidStateStoreError("the application has no commit yet", hint="its past begins with its first commit")
     which = "the first commit" if earliest.commit_id == 1 else "the earliest commit that the broker still has"
     return InvalidStateStoreError(f"{moment} is before {which}", hint=f"the earliest is {earliest}")
