@@ -130,7 +130,11 @@ def test_the_marker_of_a_killed_transaction_without_records_is_no_compaction(cou
     counting.transaction()()
     counting.run("c", "d")
     counting.transaction()()  # at the end
-    log = [offset for _, batch in read_ranges(counting.settings, ranges_of(counting.admin, counting.log.topic)) for offset in batch.offsets]
+    log = [
+        offset
+        for _, batch in read_ranges(counting.settings, ranges_of(counting.admin, counting.log.topic))
+        for offset in batch.offsets
+    ]
     ends = {commit.end_of(counting.log.topic) for commit in counting.commits()}
     lone = set(range(counting.admin.end_offsets([counting.log])[counting.log])) - set(log) - ends
     assert len(lone) == 3, (log, ends)

@@ -298,10 +298,13 @@ def test_the_end_that_a_restored_store_begins_with_is_no_marker(monkeypatch: pyt
     assert refused(monkeypatch, log.cleaned(7, random.Random(0)), 5, ends) is not None
 
 
-def test_markers_of_commits_are_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    log = Log([(2 * number, b"%d" % number) for number in range(5000)], {n: n for n in range(10_000)}, list(range(1, 10_000, 2)))
-    assert refused(monkeypatch, log, 9999, list(range(1, 10_000, 2))) is None
-    assert log.asked < 100
+def test_markers_of_commits_are_not_asked_for_and_only_so_many_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction, "MOST_ASKED", 50)
+    records, markers = range(0, 400, 2), list(range(1, 400, 2))
+    log = Log([(offset, b"%d" % offset) for offset in records], {n: n for n in range(400)}, markers)
+    assert refused(monkeypatch, log, 399, markers) is None
+    assert log.asked < 20
     log.asked = 0
-    assert refused(monkeypatch, log, 9999, []) is not None  # of another program: so many are not asked for
-    assert log.asked < 30 * compaction.MOST_ASKED
+    assert refused(monkeypatch, log, 399, []) is not None
+    assert 50 < log.asked < 50 * 20
+    assert refused(monkeypatch, log, 99, []) is None

@@ -68,8 +68,8 @@ def refuse_compacted(admin: Admin, check: CompactionCheck, commits: Sequence[Tas
     offset = _lacking(admin, check, commits)
     if offset is not None:
         raise InvalidStateStoreError(
-            f"the changelog {log.partition} was compacted since: rows that store {log.store.name!r} had then may be gone, as nothing is left "
-            f"at offset {offset}",
+            f"the changelog {log.partition} was compacted since: nothing is left at offset {offset}, so rows that store {log.store.name!r} "
+            "had then may be gone",
             hint=_earliest(admin.settings, check, commits),
             store=log.store.name,
         )
