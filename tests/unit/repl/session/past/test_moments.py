@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -176,59 +177,134 @@ def log_of(records: list[tuple[int, bytes]]) -> RecordBatch:
     return RecordBatch(keys, [b"v"] * len(keys), [0] * len(keys), offsets, None, "")
 
 
-def refused(
-    monkeypatch: pytest.MonkeyPatch, log: list[tuple[int, bytes]], end: int, ends: list[int], aborted: frozenset[int]
-) -> str | None:
-    """What is said of a log with these records left; the hint, or None."""
+@dataclass
+class Log:
+    """A changelog: its records and its markers (each with its time), and which records were aborted."""
+
+    rows: list[tuple[int, bytes]] = field(default_factory=list)
+    times: dict[int, int] = field(default_factory=dict)
+    markers: list[int] = field(default_factory=list)
+    aborted: set[int] = field(default_factory=set)
+    settings: Any = None
+    asked: int = 0
+
+    def topic_configs(self, topics: list[str]) -> dict[str, dict[str, str]]:
+        return {topic: {"cleanup.policy": "compact"} for topic in topics}
+
+    def offsets_for_time(self, times: dict[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """As the broker: the first record or marker that is not earlier."""
+        ((at, since),) = times.items()
+        self.asked += 1
+        there = sorted([offset for offset, _ in self.rows] + self.markers)
+        return {at: next((offset for offset in there if self.times[offset] >= since), None)}
+
+    def state(self, end: int) -> dict[bytes, int]:
+        return {key: offset for offset, key in self.rows if offset < end and offset not in self.aborted}
+
+    def cleaned(self, before: int, chance: random.Random) -> Log:
+        """As the broker cleans: of each key the last record, none that was aborted; markers go at some time, after their records."""
+        last = {key: offset for offset, key in self.rows if offset < before and offset not in self.aborted}
+        rows = [(o, key) for o, key in self.rows if o >= before or (o not in self.aborted and last[key] == o)]
+        old = chance.random() < 0.5
+        return Log(rows, self.times, [marker for marker in self.markers if not (old and marker < before)], self.aborted)
+
+
+def refused(monkeypatch: pytest.MonkeyPatch, log: Log, end: int, ends: list[int]) -> str | None:
+    """What is said of a log as of one of the ends of the commits; the hint, or None."""
     store = ChangelogPartition(ONE, StoreBuilder("counts", StoreKind.KEY_VALUE), TopicPartition(LOG, 0))
 
     def read(settings: object, ranges: Any, *, isolation: str = "read_committed", batch_size: int = 0) -> Any:
         low, high = ranges[0].start, ranges[0].end
-        seen = [row for row in log if low <= row[0] < high and (isolation != "read_committed" or row[0] not in aborted)]
+        seen = [row for row in log.rows if low <= row[0] < high and (isolation != "read_committed" or row[0] not in log.aborted)]
         yield ranges[0].partition, log_of(seen)
 
     monkeypatch.setattr(compaction, "read_ranges", read)
     check = CompactionCheck(store, 0, end)
-    seen = [row for row in log if row[0] < end and row[0] not in aborted]
+    seen = [row for row in log.rows if row[0] < end and row[0] not in log.aborted]
     if seen:
         check.add(log_of(seen))
     commits = [TaskCommit(ONE, number, {IN: commit(IN, number, number + 1, number, end)}) for number, end in enumerate(ends)]
-    settings: Any = None
+    admin: Any = log
     try:
-        refuse_compacted(settings, check, commits, lambda topic: "compact")
+        refuse_compacted(admin, check, commits)
     except InvalidStateStoreError as error:
         return str(error.hint)
     return None
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", range(400))
 def test_a_compacted_log_is_never_taken_for_whole(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    """A random log of transactions, some aborted, cleaned up to a random offset as the broker cleans: each moment that is not refused has
-    what it had, and each moment after the second record of a key behind the cleaned part is not refused.
+    """A random log of transactions, cleaned up to a random offset as the broker cleans: each moment that is not refused has what it had,
+    and each moment of a log that was not cleaned is not refused.
+
+    Some transactions are aborted, some of these before they had a record, or so late that others committed meanwhile; some commits have no
+    record here, and name where the log ended when the store was restored.
     """
     chance = random.Random(seed)
-    log: list[tuple[int, bytes]] = []
-    ends, aborted, offset = [], set(), 0
-    for _ in range(chance.randrange(2, 12)):
-        gone = chance.random() < 0.25
-        for _ in range(chance.randrange(1, 5)):
-            log.append((offset, b"k%d" % chance.randrange(8)))
-            aborted |= {offset} if gone else set()
-            offset += 1
-        if not gone:
-            ends.append(offset)
-        offset += 1  # the marker
-    whole = {end: {key: row for row, key in log if row < end and row not in aborted} for end in ends}
-    cleaned = chance.choice([0, 0, chance.randrange(offset)])
-    last = {key: row for row, key in log if row < cleaned and row not in aborted}
-    left = [(row, key) for row, key in log if row >= cleaned or (row not in aborted and last[key] == row)]
-    for end in ends:
-        state = {key: row for row, key in left if row < end and row not in aborted}
-        hint = refused(monkeypatch, left, end, ends, frozenset(aborted))
-        if hint is None:
-            assert state == whole[end]
+    log, ends, offset, now_ms = Log(), [], 0, 1000
+    zombies = 0
+    keys = chance.choice([8, 1000])
+
+    def add(*, key: bytes | None = None, aborted: bool = False) -> None:
+        nonlocal offset, now_ms
+        now_ms += chance.randrange(1, 400)
+        log.times[offset] = now_ms
+        if key is None:
+            log.markers.append(offset)
         else:
-            assert cleaned > 0
+            log.rows.append((offset, key))
+            log.times[offset] -= chance.randrange(300)
+            log.aborted |= {offset} if aborted else set()
+        offset += 1
+
+    for _ in range(chance.randrange(2, 16)):
+        kind = chance.choice(["commit", "commit", "commit", "abort", "lone abort", "zombie", "idle"])
+        if kind == "zombie":
+            zombies += 1
+        if kind == "idle":
+            ends.append(offset)  # after a restoration
+            continue
+        for _ in range(0 if kind == "lone abort" else chance.randrange(1, 5)):
+            if zombies and chance.random() < 0.3:
+                add(key=b"z", aborted=True)
+            add(key=b"k%d" % chance.randrange(keys), aborted=kind == "abort")
+        if kind in ("commit", "zombie"):
+            last = max(row for row, key in log.rows if row not in log.aborted)
+            if last != offset - 1 and zombies:
+                add(key=b"k%d" % chance.randrange(keys))
+            ends.append(offset)
+        add()
+        if zombies and chance.random() < 0.3:
+            zombies -= 1
+            add()
+    if not ends:
+        ends.append(0)
+    before = chance.choice([0, 0, chance.randrange(offset)])
+    left = log.cleaned(before, chance) if before else log
+    for end in ends:
+        hint = refused(monkeypatch, left, end, ends)
+        if hint is None:
+            assert left.state(end) == log.state(end)
+        else:
+            assert before > 0, (log, end, ends)
             assert "the earliest is commit" in hint or "ask for now" in hint
-        if not cleaned:
-            assert hint is None
+
+
+def test_the_end_that_a_restored_store_begins_with_is_no_marker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commit after a restoration names the end of the log although it has no record in it: the next record is there, not a marker."""
+    log = Log([(0, b"a"), (2, b"b"), (4, b"c"), (6, b"b")], {number: number for number in range(8)}, [1, 3, 5, 7])
+    ends = [1, 2, 3, 5, 7]
+    assert refused(monkeypatch, log, 5, ends) is None
+    assert refused(monkeypatch, log.cleaned(7, random.Random(0)), 5, ends) is not None
+
+
+def test_markers_of_commits_are_not_asked_for_and_only_so_many_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction, "MOST_ASKED", 50)
+    records, markers = range(0, 400, 2), list(range(1, 400, 2))
+    log = Log([(offset, b"%d" % offset) for offset in records], {n: n for n in range(400)}, markers)
+    assert refused(monkeypatch, log, 399, markers) is None
+    assert log.asked < 20
+    log.asked = 0
+    assert refused(monkeypatch, log, 399, []) is not None
+    assert 50 < log.asked < 50 * 20
+    assert refused(monkeypatch, log, 99, []) is None

@@ -260,10 +260,7 @@ class StateBuilder:
         for task, logs in self._logs.items():
             for log in logs:
                 commits = self._history.since_reset(self._commits[task].task, log.partition.topic)
-                refuse_compacted(app.client.settings, checks[log.partition], commits, self._policy)
-
-    def _policy(self, topic: str) -> str:
-        return self._app.client.admin.topic_configs([topic])[topic].get("cleanup.policy", "")
+                refuse_compacted(app.client.admin, checks[log.partition], commits)
 
     # ---- the nearest copy
 
