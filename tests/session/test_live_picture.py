@@ -97,12 +97,25 @@ def test_a_front_end_watches_looks_behind_edits_pauses_and_leaves(session: ks.Se
     eventually(lambda: live.state["changed"] and ["badge", "✎ stale"] in live.state["marks"]["node:kept"])
     live.receive({"do": "edit"})
     eventually(lambda: live.state["planned"] and "code only" in live.state["detail"])
+    # compared and tried beside first: the panel counts how the fork differs so far, until it is gone
+    live.receive({"do": "compare"})
+    eventually(lambda: not live.state["busy"] and "first difference" in live.state["detail"] and "kept" in live.state["detail"])
+    live.receive({"do": "fork"})
+    eventually(lambda: "records/s of fork" in live.state["detail"])
+    (fork,) = session.forks.values()
+    session.produce(name, [("k0", "word", 6500), ("k1", "word", 6501)])
+    eventually(lambda: "counts" in live.state["detail"] and counted(fork) == (1, 0, 1, 0))
+    eventually(lambda: "same offsets" in live.state["detail"])
+    fork.drop()
+    eventually(lambda: not live.state["detail"])
+    live.receive({"do": "edit"})
+    eventually(lambda: live.state["planned"] and "code only" in live.state["detail"])
     live.receive({"do": "apply"})
     eventually(lambda: len(app.versions) == 2 and not live.state["busy"])
     eventually(lambda: not live.state["changed"] and not live.state["planned"])
     session.produce(name, [("k0", "word", 7000), ("k1", "word", 7001)])
     assert app.wait(60)
-    assert dict(session.sql("SELECT key, value FROM counts").fetchall()) == {"k0": 30, "k1": 31, "k2": 30, "k9": 1, "k10": 1}
+    assert dict(session.sql("SELECT key, value FROM counts").fetchall()) == {"k0": 31, "k1": 32, "k2": 30, "k9": 1, "k10": 1}
 
     # the buttons
     live.receive({"do": "pause"})
@@ -119,7 +132,7 @@ def test_a_front_end_watches_looks_behind_edits_pauses_and_leaves(session: ks.Se
     assert {"name": "counts", "kind": "timestamped-key-value", "application": name} == {
         key: value for key, value in state["stores"][0].items() if key != "rows"
     }
-    assert any(topic["name"] == name and topic["records"] == 95 - 1 for topic in state["topics"])
+    assert any(topic["name"] == name and topic["records"] == 97 - 1 for topic in state["topics"])
     comm.receive({"do": "pause", "name": name})
     eventually(lambda: any(message.get("done") for message in comm.sent))
     assert app.status == "paused"
@@ -134,6 +147,10 @@ def test_a_front_end_watches_looks_behind_edits_pauses_and_leaves(session: ks.Se
     live.receive({"do": "gone", "view": "one"})
     eventually(lambda: not live._updating.locked())
     assert live.state["status"] == "paused"
+
+
+def counted(fork: Any) -> tuple[int, ...]:
+    return next(row[2:6] for row in fork.live().rows if row[1] == "counts")
 
 
 def _workspace(session: ks.Session) -> Workspace:
