@@ -1,4 +1,5 @@
-"""Write cases.json.gz: operations on stores with headers, and what Kafka Streams' own returned and logged.
+"""Write cases.json.gz: operations on stores with headers, and what Kafka Streams' own returned and logged; and queries.json.gz: queries of
+such stores (KIP-1356), and its answers.
 
 ``python -m tests.conformance.headers.make_cases``; needs a JDK.
 """
@@ -9,19 +10,14 @@ import gzip
 import itertools
 import json
 import random
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from kstreams_repl.host.kafka.embedded.jars import ensure_jars, parse_lock
-from workshop.bench.peers.kafka_streams import find_jdk, peer_jars
+from workshop.conformance.oracle import RECORDED, VERSIONS, run_java
 
 HERE = Path(__file__).parent
-CASES = HERE / "cases.json.gz"
-TEST_DRIVER = (
-    "org.apache.kafka:kafka-streams-test-utils:4.3.1 66449 e84547c830b86dffdc4f5556d9d58fd1de5020a820b0de34d837b27aa4452d8c"
-)
+CASES, QUERIES = HERE / "cases.json.gz", HERE / "queries.json.gz"
 KEYS = ("a", "b", "ba", "c", "ä", "")
 HEADERS: tuple[list[list[str | None]], ...] = (
     [], [["h", "x"]], [["h", None]], [["h", "1"], ["h", "2"]], [["ä", "ö" * 40], ["", ""]], [["n", "v" * 200]],
@@ -70,10 +66,52 @@ def case(store: str, seed: int, *, cached: bool, in_memory: bool) -> dict[str, A
     return {"store": store, "cached": cached, "in_memory": in_memory, "ops": ops}
 
 
+QUERIED = {
+    "key-value": [
+        *({"query": "key", "key": key} for key in (*KEYS[:-1], "missing")),
+        *(
+            {"query": "range", "low": low, "high": high, "order": order}
+            for low, high in ((None, None), ("a", "b"), ("b", None), (None, "ba"), ("x", "z"))
+            for order in ("any", "ascending", "descending")
+        ),
+    ],
+    "window": [
+        *({"query": "window_key", "key": key, "from": 0, "to": to} for key in (*KEYS[:-1], "missing") for to in (10, 100)),
+        *({"query": "window_range", "from": start, "to": to} for start, to in ((0, 100), (10, 20), (50, 60))),
+    ],
+    "session": [],
+}
+QUERIED["session"] = [{"query": "window_range", "key": key} for key in (*KEYS[:-1], "missing")]
+"""By kind of store its queries; each is also asked of the other kinds, which do not answer it."""
+
+
+def query_cases() -> list[dict[str, Any]]:
+    """Return writes, then queries, for stores of each kind."""
+    cases = []
+    for store, seed in itertools.product(QUERIED, range(2)):
+        pick = random.Random(f"queries of {store} {seed}")
+        ops = [{**write(store, pick), "k": pick.choice(KEYS[:-1])} for _ in range(40)]
+        ops += QUERIED[store] + [query for other in QUERIED if other != store for query in QUERIED[other][:1] + QUERIED[other][-1:]]
+        cases.append({"store": store, "ops": [{"k": "a", "rh": [], **op, "ts": number} for number, op in enumerate(ops)]})
+    return cases
+
+
+def query_answers(cases: list[dict[str, Any]]) -> Any:
+    """Return the answers of the newest version; the one before it does not have these queries."""
+    with tempfile.TemporaryDirectory() as scratch:
+        (Path(scratch) / "cases.json").write_text(json.dumps(cases), encoding="utf-8")
+        sources = [HERE / "HeaderQueryOracle.java", HERE / "HeaderOracle.java"]
+        return json.loads(run_java(sources, f"{scratch}/cases.json", scratch, version=VERSIONS[-1]))
+
+
+def answers(cases: dict[str, Any], version: str) -> Any:
+    """Return the answers of a version of Kafka Streams."""
+    with tempfile.TemporaryDirectory() as scratch:
+        (Path(scratch) / "cases.json").write_text(json.dumps(cases), encoding="utf-8")
+        return json.loads(run_java([HERE / "HeaderOracle.java"], f"{scratch}/cases.json", scratch, version=version))
+
+
 def main() -> None:
-    jdk = find_jdk()
-    assert jdk is not None, "needs a JDK"
-    path = ":".join(map(str, (*ensure_jars(jars=peer_jars()), *ensure_jars(), *ensure_jars(jars=parse_lock(TEST_DRIVER)))))
     cases: dict[str, Any] = {
         "rows": [
             {"v": value, "h": headers, **({"t": time} if time is not None else {})}
@@ -84,14 +122,12 @@ def main() -> None:
             for store, cached, memory, seed in itertools.product(READS, (False, True), (False, True), range(3))
         ],
     }
-    with tempfile.TemporaryDirectory() as scratch:
-        (Path(scratch) / "cases.json").write_text(json.dumps(cases), encoding="utf-8")
-        subprocess.run([str(jdk / "bin" / "javac"), "-nowarn", "-cp", path, "-d", scratch, str(HERE / "HeaderOracle.java")], check=True)
-        command = [str(jdk / "bin" / "java"), "-Xmx512m", "-cp", f"{scratch}:{path}", "HeaderOracle", f"{scratch}/cases.json", scratch]
-        done = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=300)
-    results = json.loads(done.stdout[done.stdout.index(b'{"rows"') :])
+    results = answers(cases, RECORDED)
     assert len(results["results"]) == len(cases["cases"])
     CASES.write_bytes(gzip.compress(json.dumps({**cases, "answers": results}, ensure_ascii=False).encode(), mtime=0))
+    queries = query_cases()
+    told = query_answers(queries)
+    QUERIES.write_bytes(gzip.compress(json.dumps({"cases": queries, "answers": told}, ensure_ascii=False).encode(), mtime=0))
     print(f"{len(cases['rows'])} rows, {len(cases['cases'])} cases with {sum(len(each['ops']) for each in cases['cases'])} operations")
 
 

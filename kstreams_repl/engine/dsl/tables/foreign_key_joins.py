@@ -8,6 +8,7 @@ the response with the current row → result. Each step is a node; both topics a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from kstreams_repl.engine.dsl.graph.graph_nodes import (
     Consumed,
@@ -27,11 +28,12 @@ from kstreams_repl.engine.operators.foreign_key.foreign_key_subscription_join im
 from kstreams_repl.engine.operators.foreign_key.foreign_key_subscription_receive import SubscriptionReceive
 from kstreams_repl.engine.operators.foreign_key.foreign_key_subscription_send import SubscriptionSend
 from kstreams_repl.engine.operators.tables.table_source import TableSource
+from kstreams_repl.engine.operators.user_functions import takes_headers
 from kstreams_repl.engine.serdes.foreign_key import response_partitioner, subscription, subscription_response
 from kstreams_repl.engine.topology.names import validate_name
 from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.system.errors import TopologyError
-from kstreams_repl.system.types import Joiner, StreamPartitioner, UserFunction, ValueMapper
+from kstreams_repl.system.types import Headers, Joiner, StreamPartitioner, UserFunction, ValueMapper
 
 PREFIX = "KTABLE-FK-JOIN-"
 REGISTRATION = PREFIX + "SUBSCRIPTION-REGISTRATION-"
@@ -178,8 +180,7 @@ def _by_key_alone(partitioner: StreamPartitioner | None) -> UserFunction | None:
         return None
     choose = partitioner
 
-    def partition(topic: str, key: object, value: object, partitions: int) -> object:
-        chosen = choose(topic, key, None, partitions)
+    def expect_one(topic: str, key: object, chosen: Any) -> object:
         if chosen is not None and not isinstance(chosen, int) and len(chosen) != 1:
             raise TopologyError(
                 f"expected one partition from the partitioner of a foreign-key join, got {len(chosen)} for key {key!r}",
@@ -188,4 +189,10 @@ def _by_key_alone(partitioner: StreamPartitioner | None) -> UserFunction | None:
             )
         return chosen
 
-    return partition
+    def with_headers(topic: str, key: object, value: object, headers: Headers, partitions: int) -> object:
+        return expect_one(topic, key, choose(topic, key, None, headers, partitions))
+
+    def partition(topic: str, key: object, value: object, partitions: int) -> object:
+        return expect_one(topic, key, choose(topic, key, None, partitions))
+
+    return with_headers if takes_headers(choose) else partition
