@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +29,7 @@ def test_all_473_cases_are_here() -> None:
 
 @pytest.mark.parametrize("path", RANDOM, ids=lambda path: path.name.removesuffix(".jsonl.gz"))
 def test_random_topologies_equal_the_jvm(path: Path) -> None:
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        outcomes = [run_case(json.loads(line)) for line in lines]
+    outcomes = [run_case(case) for case in read_cases(path)]
     wrong = [outcome for outcome in outcomes if outcome.difference is not None and outcome.waived is None]
     assert not wrong, "\n\n".join(f"{outcome.case_id}\n{outcome.difference}" for outcome in wrong[:3])
     assert outcomes

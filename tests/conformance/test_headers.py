@@ -22,7 +22,7 @@ from kstreams_repl.engine.stores.factory import open_store
 from kstreams_repl.engine.stores.layers.header_rows import HeaderCodec
 from kstreams_repl.engine.stores.log.changelog_restore import Restorer
 from kstreams_repl.system.types import RecordBatch, Windowed
-from workshop.conformance.runner import run_case
+from workshop.conformance.runner import read_cases, run_case
 
 HERE = Path(__file__).parent / "headers"
 CASES = json.loads(gzip.decompress((HERE / "cases.json.gz").read_bytes()))
@@ -209,7 +209,7 @@ def test_a_changelog_of_kafka_streams_is_restored_with_its_headers(case: dict[st
 
 
 def dsl_cases() -> list[dict[str, Any]]:
-    return [json.loads(line) for line in gzip.decompress((HERE / "dsl.jsonl.gz").read_bytes()).splitlines()]
+    return list(read_cases(HERE / "dsl.jsonl.gz"))
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in dsl_cases()])

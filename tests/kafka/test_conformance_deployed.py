@@ -12,7 +12,6 @@ internal topics meets again: one may be read before the other.
 from __future__ import annotations
 
 import copy
-import gzip
 import json
 import time
 from collections.abc import Iterator
@@ -60,9 +59,7 @@ def can_be_deployed(case: dict[str, Any]) -> bool:
 
 CASES = {path.stem: [case for case in read_cases(path) if can_be_deployed(case)] for path in FILES}
 WITH_HEADERS = FILES[0].parents[1] / "headers" / "dsl.jsonl.gz"
-CASES["stores-with-headers"] = [
-    case for case in map(json.loads, gzip.decompress(WITH_HEADERS.read_bytes()).splitlines()) if can_be_deployed(case)
-]
+CASES["stores-with-headers"] = [case for case in read_cases(WITH_HEADERS) if can_be_deployed(case)]
 
 
 class DeployedCase:

@@ -8,6 +8,7 @@ counts as passed.
 from __future__ import annotations
 
 import difflib
+import gzip
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -43,12 +44,12 @@ class Outcome:
 
 
 def read_cases(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the cases of a file, one JSON object per line.
+    """Yield the cases of a file, one JSON object per line; a file that ends in ``.gz`` is compressed.
 
     Raises:
         KStreamsError: a line is not a case. Fields: ``path``, ``line``.
     """
-    with path.open("rb") as lines:
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
@@ -77,7 +78,7 @@ def run_case(case: dict[str, Any], *, mode: Mode = "exact") -> Outcome:
 
 
 _FIELDS = {
-    "case": frozenset("id intent config ops observe events expect api dump divergence quirk start_ms".split()),
+    "case": frozenset("id intent config ops observe events expect api dump divergence quirk start_ms since".split()),
     "expect": frozenset("describe trace topics dropped stores dump error error_message".split()),
     "event": frozenset("t k v ts h wall".split()),
 }

@@ -9,19 +9,14 @@ import gzip
 import itertools
 import json
 import random
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from kstreams_repl.host.kafka.embedded.jars import ensure_jars, parse_lock
-from workshop.bench.peers.kafka_streams import find_jdk, peer_jars
+from workshop.conformance.oracle import RECORDED, run_java
 
 HERE = Path(__file__).parent
 CASES = HERE / "cases.json.gz"
-TEST_DRIVER = (
-    "org.apache.kafka:kafka-streams-test-utils:4.3.1 66449 e84547c830b86dffdc4f5556d9d58fd1de5020a820b0de34d837b27aa4452d8c"
-)
 KEYS = ("a", "b", "ba", "c", "ä", "")
 HEADERS: tuple[list[list[str | None]], ...] = (
     [], [["h", "x"]], [["h", None]], [["h", "1"], ["h", "2"]], [["ä", "ö" * 40], ["", ""]], [["n", "v" * 200]],
@@ -70,10 +65,14 @@ def case(store: str, seed: int, *, cached: bool, in_memory: bool) -> dict[str, A
     return {"store": store, "cached": cached, "in_memory": in_memory, "ops": ops}
 
 
+def answers(cases: dict[str, Any], version: str) -> Any:
+    """Return the answers of a version of Kafka Streams."""
+    with tempfile.TemporaryDirectory() as scratch:
+        (Path(scratch) / "cases.json").write_text(json.dumps(cases), encoding="utf-8")
+        return json.loads(run_java([HERE / "HeaderOracle.java"], f"{scratch}/cases.json", scratch, version=version))
+
+
 def main() -> None:
-    jdk = find_jdk()
-    assert jdk is not None, "needs a JDK"
-    path = ":".join(map(str, (*ensure_jars(jars=peer_jars()), *ensure_jars(), *ensure_jars(jars=parse_lock(TEST_DRIVER)))))
     cases: dict[str, Any] = {
         "rows": [
             {"v": value, "h": headers, **({"t": time} if time is not None else {})}
@@ -84,12 +83,7 @@ def main() -> None:
             for store, cached, memory, seed in itertools.product(READS, (False, True), (False, True), range(3))
         ],
     }
-    with tempfile.TemporaryDirectory() as scratch:
-        (Path(scratch) / "cases.json").write_text(json.dumps(cases), encoding="utf-8")
-        subprocess.run([str(jdk / "bin" / "javac"), "-nowarn", "-cp", path, "-d", scratch, str(HERE / "HeaderOracle.java")], check=True)
-        command = [str(jdk / "bin" / "java"), "-Xmx512m", "-cp", f"{scratch}:{path}", "HeaderOracle", f"{scratch}/cases.json", scratch]
-        done = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=300)
-    results = json.loads(done.stdout[done.stdout.index(b'{"rows"') :])
+    results = answers(cases, RECORDED)
     assert len(results["results"]) == len(cases["cases"])
     CASES.write_bytes(gzip.compress(json.dumps({**cases, "answers": results}, ensure_ascii=False).encode(), mtime=0))
     print(f"{len(cases['rows'])} rows, {len(cases['cases'])} cases with {sum(len(each['ops']) for each in cases['cases'])} operations")

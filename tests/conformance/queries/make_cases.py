@@ -8,14 +8,12 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
-import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from kstreams_repl.host.kafka.embedded import EmbeddedBroker
-from kstreams_repl.host.kafka.embedded.jars import ensure_jars
-from workshop.bench.peers.kafka_streams import find_jdk, peer_jars
+from workshop.conformance.oracle import RECORDED, run_java
 
 HERE = Path(__file__).parent
 CASES = HERE / "cases.json.gz"
@@ -116,21 +114,20 @@ def first_generation() -> list[dict[str, Any]]:
     return [*asked, *refused]
 
 
+def answers(cases: dict[str, Any], version: str) -> Any:
+    """Return the results of a version of Kafka Streams."""
+    with tempfile.TemporaryDirectory() as scratch, EmbeddedBroker() as broker:
+        (Path(scratch) / "cases.json").write_text(json.dumps(cases), encoding="utf-8")
+        arguments = broker.bootstrap_servers, f"{scratch}/cases.json", f"{scratch}/state"
+        return json.loads(run_java([HERE / "QueryOracle.java"], *arguments, version=version))
+
+
 def main() -> None:
-    jdk = find_jdk()
-    assert jdk is not None, "needs a JDK"
-    path = ":".join(map(str, (*ensure_jars(jars=peer_jars()), *ensure_jars())))
     cases: dict[str, Any] = {
         "topic": "queried", "partitions": 2, "retention_ms": RETENTION_MS, "window_size_ms": WINDOW_SIZE_MS,
         "events": events(), "queries": [*first_generation(), *second_generation()],
     }  # fmt: skip
-    with tempfile.TemporaryDirectory() as scratch, EmbeddedBroker() as broker:
-        (Path(scratch) / "cases.json").write_text(json.dumps(cases), encoding="utf-8")
-        subprocess.run([str(jdk / "bin" / "javac"), "-nowarn", "-cp", path, "-d", scratch, str(HERE / "QueryOracle.java")], check=True)
-        command = [str(jdk / "bin" / "java"), "-Xmx512m", "-cp", f"{scratch}:{path}", "QueryOracle"]
-        command += [broker.bootstrap_servers, f"{scratch}/cases.json", f"{scratch}/state"]
-        done = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=300)
-    results = json.loads(done.stdout[done.stdout.index(b"[{") :])
+    results = answers(cases, RECORDED)
     assert len(results) == len(cases["queries"])
     cases["results"] = results
     CASES.write_bytes(gzip.compress(json.dumps(cases, ensure_ascii=False).encode(), mtime=0))
