@@ -1,4 +1,4 @@
-"""Configuration keys of Kafka Streams 4.3.1 that this library does not have, so that JVM settings can be used unchanged.
+"""Configuration keys of Kafka Streams that this library does not have, so that JVM settings can be used unchanged.
 
 Each is accepted as another key (`RENAMED`), passed to the Kafka clients (`CLIENT`), accepted without effect because there is nothing here
 that it could change (`WITHOUT_EFFECT`, reported at deploy), or refused with what to use instead (`REFUSED`). A test checks all keys against
@@ -40,9 +40,12 @@ WITHOUT_EFFECT: Mapping[str, tuple[tuple[str, ...], str]] = {
     "acceptable.recovery.lag": (_ANYTHING, "a task returns to its previous instance, or moves to a standby task"),
     "built.in.metrics.version": (("latest",), "only the latest metric names exist"),
     "default.client.supplier": (("org.apache.kafka.streams.processor.internals.DefaultKafkaClientSupplier",), "clients are librdkafka's"),
+    "default.interactive.query.isolation.level": (("READ_COMMITTED", "read_committed"), "a query reads committed state"),
+    "enable.transactional.statestores": (("true",), "stores are committed with their task, and a failed task is not restored from scratch"),
     "group.protocol": (("classic", "streams"), _DRIVER),
     "log.summary.interval.ms": (_ANYTHING, "instances report their progress to the driver, several times a second"),
     "max.warmup.replicas": (_ANYTHING, "tasks move to standby tasks (num.standby.replicas)"),
+    "metadata.cluster.check.enable": (_ANYTHING, "clients are librdkafka's, which do not ask the broker to check"),
     "metric.reporters": (("", "[]", "org.apache.kafka.common.metrics.JmxReporter"), "read app.metrics, or the table metrics in SQL"),
     "poll.ms": (_ANYTHING, "an instance polls without waiting while it has work, and wakes up when records arrive"),
     "probing.rebalance.interval.ms": (_ANYTHING, _DRIVER),
@@ -52,7 +55,9 @@ WITHOUT_EFFECT: Mapping[str, tuple[tuple[str, ...], str]] = {
     "rack.aware.assignment.non_overlap_cost": (_ANYTHING, "it is part of a rack-aware strategy"),
     "rack.aware.assignment.traffic_cost": (_ANYTHING, "it is part of a rack-aware strategy"),
     "state.cleanup.dir.max.age.ms": (("-1",), "directories are cleaned by state.cleanup.delay.ms"),
+    "statestore.uncommitted.max.bytes": (_ANYTHING, "a commit is not made early: commit.interval.ms bounds what is uncommitted"),
     "task.timeout.ms": (_ANYTHING, "a task waits for an unavailable broker, and the instance reports why it is recovering"),
+    "topology.description.push.enabled": (_ANYTHING, "only members of a streams group push their topology to a broker"),
     "upgrade.from": (_ANYTHING, "there is no rolling upgrade of a group; state is read in the formats of 2.5 and later"),
 }
 """Keys accepted without effect: the values for which that is correct (empty: all), and the reason."""

@@ -62,7 +62,10 @@ def test_queries_are_answered_as_by(version: str) -> None:
         )  # the order of partitions is threads'
         for asked, *both in zip(recorded["queries"], answers, got, strict=True)
     ]
-    different = [each for each in shown if each[1] != each[2]]
+    # a composite session store fetches a session from the partition that is first
+    different = [
+        each for each in shown if each[1] != each[2] and (each[0].get("read") != "fetch_session" or "partition" in each[0])
+    ]
     assert not different, f"{len(different)} of {len(got)}: {different[:5]}"
 
 

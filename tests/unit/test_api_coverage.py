@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 from kstreams_repl.system.facade import doors, exports
 from tests import api_coverage as coverage
+from workshop.bench.peers.kafka_streams import find_jdk
+from workshop.conformance.oracle import VERSIONS
 
 ENTRIES = list(coverage.entries())
 TARGETS = sorted({each.here for each in ENTRIES if each.kind in (coverage.SAME, coverage.OTHER) and " " not in each.here})
@@ -31,6 +34,36 @@ def test_no_line_is_about_a_name_that_kafka_streams_does_not_have() -> None:
 def test_each_configuration_key_is_answered() -> None:
     keys = list(coverage.keys())
     assert len(keys) > 70 and all(each.here for each in keys)
+
+
+def test_the_lists_are_of_the_jars_that_the_oracle_runs() -> None:
+    """Without a JVM: the lists name the jars by their checksums. Read them again: python -m tests.api_coverage --jars."""
+    jars = coverage.streams_jars(VERSIONS[-1])
+    heading = [line for line in coverage.API.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
+    assert heading[1:] == [f"# {jar.file_name} {jar.sha256}" for jar in jars] and len(jars) == 2
+    assert f"Kafka Streams {VERSIONS[-1]} " in heading[0] and f"new since {VERSIONS[-2]}." in heading[0]
+    assert coverage.CONFIG_KEYS.read_text(encoding="utf-8").startswith(f"# Configuration keys of Kafka Streams {VERSIONS[-1]},")
+
+
+@pytest.mark.slow
+@pytest.mark.integration
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(find_jdk() is None, reason="no JDK (javac 17 or newer)")
+def test_the_lists_are_what_the_jars_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    committed = [path.read_text(encoding="utf-8") for path in (coverage.API, coverage.CONFIG_KEYS)]
+    monkeypatch.setattr(coverage, "API", tmp_path / "api")
+    monkeypatch.setattr(coverage, "CONFIG_KEYS", tmp_path / "keys")
+    coverage.read_jars()
+    assert [path.read_text(encoding="utf-8") for path in (coverage.API, coverage.CONFIG_KEYS)] == committed
+
+
+def test_what_is_new_is_on_the_page_with_its_answer() -> None:
+    recent = coverage.new_names()
+    assert {"TimestampedKeyWithHeadersQuery", "TestRecord.equalsIgnorePartition", "enable.transactional.statestores"} <= recent
+    entries = [each for each in (*ENTRIES, *coverage.keys()) if each.name in recent]
+    assert len(entries) == len(recent) and all(each.here for each in entries)
+    section = coverage.page().partition("## New in 4.4.0")[2].partition("\n## ")[0]
+    assert [each.name for each in entries if f"`{coverage.shown(each.name)}`" not in section] == []
 
 
 def test_a_name_that_is_gone_is_noticed() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from kstreams_repl.engine.config import KEYS, StreamsConfig
 from kstreams_repl.system.errors import ConfigError
+from tests.api_coverage import all_config_keys
 
 
 @pytest.mark.parametrize("name", ["commit.interval.ms", "max.task.idle.ms", "replication.factor", "repl.commit.eager.ms"])
@@ -108,13 +109,13 @@ OF_PROPOSALS_AND_CLIENTS = {
 
 
 def test_a_key_of_ours_has_the_prefix() -> None:
-    theirs = (ROOT / "tests/data/kafka_streams_config_keys.txt").read_text(encoding="utf-8").split()
+    theirs = all_config_keys()
     assert {key for key in KEYS if key not in theirs and not key.startswith("repl.")} == OF_PROPOSALS_AND_CLIENTS
 
 
 def test_every_key_of_ours_is_described_in_docs_and_every_key_is_read_somewhere() -> None:
     pages = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md"))
-    theirs = (ROOT / "tests/data/kafka_streams_config_keys.txt").read_text(encoding="utf-8").split()
+    theirs = all_config_keys()
     assert [key for key in KEYS if key not in theirs and key not in pages] == [], "also one without the prefix repl."
     tables = {"config.py", "kafka_streams_keys.py"}
     sources = [path for package in ("kstreams_repl", "kernel_ext") for path in (ROOT / package).rglob("*.py") if path.name not in tables]

@@ -1,11 +1,9 @@
-"""Every configuration key of Kafka Streams 4.3.1 is taken, or refused with what to use instead.
+"""Every configuration key of Kafka Streams is taken, or refused with what to use instead.
 
 The keys are those of its `StreamsConfig.configDef()`, written by a JVM.
 """
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 
@@ -15,8 +13,9 @@ from kstreams_repl.engine.config import KEYS, StreamsConfig
 from kstreams_repl.host.instance.application_plan import client_settings
 from kstreams_repl.host.kafka.clients import make_consumer, make_producer
 from kstreams_repl.system.errors import ConfigError
+from tests.api_coverage import all_config_keys
 
-ALL = (Path(__file__).parents[2] / "data" / "kafka_streams_config_keys.txt").read_text().split()
+ALL = all_config_keys()
 JAVA = "org.apache.kafka"
 
 
