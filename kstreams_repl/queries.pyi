@@ -50,7 +50,19 @@ from kstreams_repl.serving.queries.query_types import (
     TimestampedKeyQuery as TimestampedKeyQuery,
 )
 from kstreams_repl.serving.queries.query_types import (
+    TimestampedKeyWithHeadersQuery as TimestampedKeyWithHeadersQuery,
+)
+from kstreams_repl.serving.queries.query_types import (
     TimestampedRangeQuery as TimestampedRangeQuery,
+)
+from kstreams_repl.serving.queries.query_types import (
+    TimestampedRangeWithHeadersQuery as TimestampedRangeWithHeadersQuery,
+)
+from kstreams_repl.serving.queries.query_types import (
+    TimestampedWindowKeyWithHeadersQuery as TimestampedWindowKeyWithHeadersQuery,
+)
+from kstreams_repl.serving.queries.query_types import (
+    TimestampedWindowRangeWithHeadersQuery as TimestampedWindowRangeWithHeadersQuery,
 )
 from kstreams_repl.serving.queries.query_types import (
     VersionedKeyQuery as VersionedKeyQuery,

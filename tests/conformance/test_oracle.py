@@ -49,6 +49,15 @@ def test_stores_with_headers_answer_as(version: str) -> None:
     assert header_stores.answers(recorded, version) == answers
 
 
+@pytest.mark.slow
+@pytest.mark.integration
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(find_jdk() is None, reason="no JDK (javac 17 or newer)")
+def test_queries_with_headers_are_answered_as_by_the_newest_version() -> None:
+    recorded = json.loads(gzip.decompress(header_stores.QUERIES.read_bytes()))
+    assert header_stores.query_answers(recorded["cases"]) == recorded["answers"]
+
+
 @on_each_version
 @pytest.mark.kafka
 def test_queries_are_answered_as_by(version: str) -> None:

@@ -35,7 +35,8 @@ EXPECTED = {
         AsyncQueryClient FailureReason HostInfo KeyQuery KeyQueryMetadata KeysQuery LagInfo MultiVersionedKeyQuery Position PositionBound
         Query QueryClient QueryResult QueryServer QueryableStoreType QueryableStoreTypes RangeQuery RemoteResult ResultOrder
         StateQueryRequest StateQueryResult StoreQueryParameters StoreView StreamsMetadata
-        TimestampedKeyQuery TimestampedRangeQuery VersionedKeyQuery
+        TimestampedKeyQuery TimestampedKeyWithHeadersQuery TimestampedRangeQuery TimestampedRangeWithHeadersQuery
+        TimestampedWindowKeyWithHeadersQuery TimestampedWindowRangeWithHeadersQuery VersionedKeyQuery
         VersionedRangeQuery WindowKeyQuery WindowRangeQuery connect connect_async open_state
     """,
     "kstreams_repl.recipes": "Notebook list open search",

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from kstreams_repl.engine.processor import Record
 from kstreams_repl.engine.stores.engine.failures import RawError
 from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.serving.local.local_parts import ViewPart
@@ -20,7 +21,11 @@ from kstreams_repl.serving.queries.query_types import (
     RangeQuery,
     ResultOrder,
     TimestampedKeyQuery,
+    TimestampedKeyWithHeadersQuery,
     TimestampedRangeQuery,
+    TimestampedRangeWithHeadersQuery,
+    TimestampedWindowKeyWithHeadersQuery,
+    TimestampedWindowRangeWithHeadersQuery,
     VersionedKeyQuery,
     VersionedRangeQuery,
     WindowKeyQuery,
@@ -39,10 +44,12 @@ from kstreams_repl.system.errors import (
     StateStoreNotAvailableError,
     StreamsRebalancingError,
 )
+from kstreams_repl.system.types import AggregationWithHeaders, ValueTimestampHeaders
 
 _WAIT_SECONDS = 0.002
 _STAMPED = frozenset({StoreKind.TIMESTAMPED_KEY_VALUE})
 _VERSIONED = frozenset({StoreKind.VERSIONED})
+_WINDOWED = WINDOWS | {StoreKind.SESSION}
 Attempt = Callable[[int, PositionBound, float], tuple[QueryResult, str]]
 """Asks a partition for an answer with a bound, within seconds; returns it, and what it was read from."""
 
@@ -116,7 +123,7 @@ def _attempt(
         return failure, ""
     position, source = view.position, f"at commit {view.commit_id}"
     if bound.is_reached_by(position, partition):
-        part = ViewPart(_Kept(reader.task), view, builder)
+        part = ViewPart(_Kept(reader.task), view, builder, headers=type(request.query) in _WITH_HEADERS)
         return ask(part, request.query, reader, view, lambda: position), source
     reader.give(view)
     why = f"partition {partition} of store {builder.name!r} is at {position.to_json()}, the bound is {bound.position.to_json()}"
@@ -147,16 +154,19 @@ def ask(part: StorePart, query: object, holder: Holder, view: object, position: 
             value = query.run(handle_of(part))
             rows = value if isinstance(value, Iterator) else None
         else:
+            with_headers = type(query) in _WITH_HEADERS
             read = read_of(part.builder, query) if read_of is not None and part.builder.kind in kinds else None
-            if read is None:
+            if read is None or (with_headers and (view is None or not part.builder.headers)):  # a server sends rows without headers
                 return _unknown(part.builder, query, None if view is None else position())
             held, value = part.open(read)
             rows = None if held is None else held[2]
+            if with_headers and rows is None and value is not None:
+                value = (read.key, value)
             if read.kind == "many":
                 value = {key: without_timestamp(one) for key, one in zip(read.keys, value, strict=True) if one is not None}
         if rows is not None:
             return QueryResult.for_result(RowIterator([(holder, view, rows)], show), position())
-        return QueryResult.for_result(value if show is None else show(value), position())
+        return QueryResult.for_result(value if show is None or value is None else show(value), position())
     except NotImplementedError:
         return _unknown(part.builder, query, None if view is None else position())
     except CallError:
@@ -226,16 +236,40 @@ def _versions(builder: StoreBuilder, query: MultiVersionedKeyQuery) -> Read:
     return Read("versions", builder.name, query.key, True, time_from=first, time_to=last, reverse=newest_first)
 
 
+def record_of(row: tuple[Any, ValueTimestampHeaders | AggregationWithHeaders]) -> Record:
+    """Return the record of a row with headers; a session's timestamp is its end.
+
+    Raises:
+        InvalidRecordError: the timestamp is negative, which a record's cannot be.
+    """
+    key, kept = row
+    if isinstance(kept, AggregationWithHeaders):
+        return Record(key, kept.aggregation, key.end, kept.headers)
+    return Record(key, kept.value, kept.timestamp, kept.headers)
+
+
 READS: dict[object, Any] = {
     KeyQuery: (KEY_VALUE, _key, without_timestamp),
     TimestampedKeyQuery: (_STAMPED, _key, None),
     RangeQuery: (KEY_VALUE, _range, without_timestamp),
     TimestampedRangeQuery: (_STAMPED, _range, None),
     WindowKeyQuery: (WINDOWS, _window, with_start),
-    WindowRangeQuery: (WINDOWS | {StoreKind.SESSION}, _window_range, None),
+    WindowRangeQuery: (_WINDOWED, _window_range, None),
+    TimestampedKeyWithHeadersQuery: (_STAMPED, _key, record_of),
+    TimestampedRangeWithHeadersQuery: (_STAMPED, _range, record_of),
+    TimestampedWindowKeyWithHeadersQuery: (WINDOWS, _window, record_of),
+    TimestampedWindowRangeWithHeadersQuery: (_WINDOWED, _window_range, record_of),
     VersionedKeyQuery: (_VERSIONED, _key, None),
     MultiVersionedKeyQuery: (_VERSIONED, _versions, value_only),
     VersionedRangeQuery: (_VERSIONED, _range, None),
     KeysQuery: (KEY_VALUE | _VERSIONED, lambda builder, query: Read("many", builder.name, keys=query.keys), None),
 }
 """By type of query: the kinds of stores that answer it, the read that it is, and what is applied to each row."""
+_WITH_HEADERS = frozenset(
+    {
+        TimestampedKeyWithHeadersQuery,
+        TimestampedRangeWithHeadersQuery,
+        TimestampedWindowKeyWithHeadersQuery,
+        TimestampedWindowRangeWithHeadersQuery,
+    }
+)

@@ -109,6 +109,17 @@ class TimestampedKeyQuery(_OfLatest):
 
 
 @dataclass(frozen=True)
+class TimestampedKeyWithHeadersQuery(_OfLatest):
+    """The `Record` of a key in a store that keeps headers: its value, timestamp and headers (KIP-1356).
+
+    Example:
+        >>> import kstreams_repl as ks
+        >>> ks.queries.TimestampedKeyWithHeadersQuery.with_key("a")
+        TimestampedKeyWithHeadersQuery(key='a', cache_skipped=False)
+    """
+
+
+@dataclass(frozen=True)
 class _OfRange(Query):
     lower: Any = None
     upper: Any = None
@@ -211,6 +222,17 @@ class TimestampedRangeQuery(_OfRange):
 
 
 @dataclass(frozen=True)
+class TimestampedRangeWithHeadersQuery(_OfRange):
+    """The `Record` of each key of a range, in a store that keeps headers (KIP-1356).
+
+    Example:
+        >>> import kstreams_repl as ks
+        >>> ks.queries.TimestampedRangeWithHeadersQuery.with_range("a", "c").upper
+        'c'
+    """
+
+
+@dataclass(frozen=True)
 class WindowKeyQuery(Query):
     """(window start, value) of the windows of a key that start in a range.
 
@@ -225,7 +247,7 @@ class WindowKeyQuery(Query):
     time_to: int
 
     @classmethod
-    def with_key_and_window_start_range(cls, key: object, time_from: int, time_to: int) -> WindowKeyQuery:
+    def with_key_and_window_start_range(cls, key: object, time_from: int, time_to: int) -> Self:
         """Return the query.
 
         Args:
@@ -238,6 +260,17 @@ class WindowKeyQuery(Query):
             10
         """
         return cls(_key(key), time_from, time_to)
+
+
+@dataclass(frozen=True)
+class TimestampedWindowKeyWithHeadersQuery(WindowKeyQuery):
+    """The `Record` of each window of a key that starts in a range, in a store that keeps headers (KIP-1356). Its key is `Windowed`.
+
+    Example:
+        >>> import kstreams_repl as ks
+        >>> ks.queries.TimestampedWindowKeyWithHeadersQuery.with_key_and_window_start_range("a", 0, 10).time_to
+        10
+    """
 
 
 @dataclass(frozen=True)
@@ -255,7 +288,7 @@ class WindowRangeQuery(_OfKey):
     time_to: int | None = None
 
     @classmethod
-    def with_window_start_range(cls, time_from: int, time_to: int) -> WindowRangeQuery:
+    def with_window_start_range(cls, time_from: int, time_to: int) -> Self:
         """Return the query of the windows of all keys.
 
         Args:
@@ -267,6 +300,19 @@ class WindowRangeQuery(_OfKey):
             10
         """
         return cls(None, time_from, time_to)
+
+
+@dataclass(frozen=True)
+class TimestampedWindowRangeWithHeadersQuery(WindowRangeQuery):
+    """The `Record` of each window that starts in a range or of each session of a key, in a store that keeps headers (KIP-1356).
+
+    A session's timestamp is its end.
+
+    Example:
+        >>> import kstreams_repl as ks
+        >>> ks.queries.TimestampedWindowRangeWithHeadersQuery.with_key("a").key
+        'a'
+    """
 
 
 @dataclass(frozen=True)

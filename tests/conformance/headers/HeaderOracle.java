@@ -16,6 +16,7 @@ import org.apache.kafka.streams.*;
 import org.apache.kafka.streams.kstream.Windowed;
 import org.apache.kafka.streams.kstream.internals.SessionWindow;
 import org.apache.kafka.streams.processor.api.ContextualProcessor;
+import org.apache.kafka.streams.processor.api.ProcessorSupplier;
 import org.apache.kafka.streams.processor.api.Record;
 import org.apache.kafka.streams.state.*;
 import org.apache.kafka.streams.test.TestRecord;
@@ -133,14 +134,14 @@ public class HeaderOracle {
         return about.path("cached").asBoolean() ? made.withCachingEnabled() : made;
     }
 
-    static ObjectNode run(JsonNode about, String directory) {
+    static ObjectNode run(JsonNode about, String directory, ProcessorSupplier<String, String, String, String> operations) {
         Properties settings = new Properties();
         settings.put("application.id", "app");
         settings.put("bootstrap.servers", "none:1");
         settings.put("state.dir", Path.of(directory, UUID.randomUUID().toString()).toString());
         Topology topology = new Topology();
         topology.addSource("in", new StringDeserializer(), new StringDeserializer(), "in");
-        topology.addProcessor("operations", Operations::new, "in");
+        topology.addProcessor("operations", operations, "in");
         topology.addStateStore(builder(about), "operations");
         topology.addSink("out", "out", new StringSerializer(), new StringSerializer(), "operations");
         ObjectNode result = JSON.createObjectNode();
@@ -181,7 +182,7 @@ public class HeaderOracle {
         ObjectNode all = JSON.createObjectNode();
         all.set("rows", rowBytes(cases.get("rows")));
         ArrayNode results = all.putArray("results");
-        for (JsonNode one : cases.get("cases")) results.add(run(one, args[1]));
+        for (JsonNode one : cases.get("cases")) results.add(run(one, args[1], Operations::new));
         System.out.println(JSON.writeValueAsString(all));
     }
 }

@@ -1,4 +1,5 @@
-"""Write cases.json.gz: operations on stores with headers, and what Kafka Streams' own returned and logged.
+"""Write cases.json.gz: operations on stores with headers, and what Kafka Streams' own returned and logged; and queries.json.gz: queries of
+such stores (KIP-1356), and its answers.
 
 ``python -m tests.conformance.headers.make_cases``; needs a JDK.
 """
@@ -13,10 +14,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from workshop.conformance.oracle import RECORDED, run_java
+from workshop.conformance.oracle import RECORDED, VERSIONS, run_java
 
 HERE = Path(__file__).parent
-CASES = HERE / "cases.json.gz"
+CASES, QUERIES = HERE / "cases.json.gz", HERE / "queries.json.gz"
 KEYS = ("a", "b", "ba", "c", "ä", "")
 HEADERS: tuple[list[list[str | None]], ...] = (
     [], [["h", "x"]], [["h", None]], [["h", "1"], ["h", "2"]], [["ä", "ö" * 40], ["", ""]], [["n", "v" * 200]],
@@ -65,6 +66,44 @@ def case(store: str, seed: int, *, cached: bool, in_memory: bool) -> dict[str, A
     return {"store": store, "cached": cached, "in_memory": in_memory, "ops": ops}
 
 
+QUERIED = {
+    "key-value": [
+        *({"query": "key", "key": key} for key in (*KEYS[:-1], "missing")),
+        *(
+            {"query": "range", "low": low, "high": high, "order": order}
+            for low, high in ((None, None), ("a", "b"), ("b", None), (None, "ba"), ("x", "z"))
+            for order in ("any", "ascending", "descending")
+        ),
+    ],
+    "window": [
+        *({"query": "window_key", "key": key, "from": 0, "to": to} for key in (*KEYS[:-1], "missing") for to in (10, 100)),
+        *({"query": "window_range", "from": start, "to": to} for start, to in ((0, 100), (10, 20), (50, 60))),
+    ],
+    "session": [],
+}
+QUERIED["session"] = [{"query": "window_range", "key": key} for key in (*KEYS[:-1], "missing")]
+"""By kind of store its queries; each is also asked of the other kinds, which do not answer it."""
+
+
+def query_cases() -> list[dict[str, Any]]:
+    """Return writes, then queries, for stores of each kind."""
+    cases = []
+    for store, seed in itertools.product(QUERIED, range(2)):
+        pick = random.Random(f"queries of {store} {seed}")
+        ops = [{**write(store, pick), "k": pick.choice(KEYS[:-1])} for _ in range(40)]
+        ops += QUERIED[store] + [query for other in QUERIED if other != store for query in QUERIED[other][:1] + QUERIED[other][-1:]]
+        cases.append({"store": store, "ops": [{"k": "a", "rh": [], **op, "ts": number} for number, op in enumerate(ops)]})
+    return cases
+
+
+def query_answers(cases: list[dict[str, Any]]) -> Any:
+    """Return the answers of the newest version; the one before it does not have these queries."""
+    with tempfile.TemporaryDirectory() as scratch:
+        (Path(scratch) / "cases.json").write_text(json.dumps(cases), encoding="utf-8")
+        sources = [HERE / "HeaderQueryOracle.java", HERE / "HeaderOracle.java"]
+        return json.loads(run_java(sources, f"{scratch}/cases.json", scratch, version=VERSIONS[-1]))
+
+
 def answers(cases: dict[str, Any], version: str) -> Any:
     """Return the answers of a version of Kafka Streams."""
     with tempfile.TemporaryDirectory() as scratch:
@@ -86,6 +125,9 @@ def main() -> None:
     results = answers(cases, RECORDED)
     assert len(results["results"]) == len(cases["cases"])
     CASES.write_bytes(gzip.compress(json.dumps({**cases, "answers": results}, ensure_ascii=False).encode(), mtime=0))
+    queries = query_cases()
+    told = query_answers(queries)
+    QUERIES.write_bytes(gzip.compress(json.dumps({"cases": queries, "answers": told}, ensure_ascii=False).encode(), mtime=0))
     print(f"{len(cases['rows'])} rows, {len(cases['cases'])} cases with {sum(len(each['ops']) for each in cases['cases'])} operations")
 
 
