@@ -53,7 +53,8 @@ Merger = Callable[[Any, Any, Any], Any]
 TimestampExtractor = Callable[[Any, int], int]
 """(record, partition time) -> ms."""
 StreamPartitioner = Callable[..., Any]
-"""(topic, key, value, number of partitions) -> partition, partitions or None."""
+"""(topic, key, value, number of partitions) -> partition, partitions or None; with a parameter named `headers` also the record's, before
+the number of partitions."""
 ProcessorSupplier = Callable[[], Any]
 """() -> a processor or transformer of one task."""
 Deserialize = Callable[[bytes], Any]

@@ -332,8 +332,10 @@ def _join_stream_table(step: _Step, how: str) -> KStream:
 
 
 def _join_stream_global(step: _Step, how: str) -> KStream:
-    joiner, with_key = _joiner(step.op)
     key = words.KEY[step.op.get("fn", "id")]
+    if step.op.get("joiner") == "mapped":
+        return _method(step.stream, how)(step.other, words.join_with_mapped_key, with_mapped_key=True, key=key, **step.named)  # type: ignore[no-any-return]
+    joiner, with_key = _joiner(step.op)
     return _method(step.stream, how)(step.other, joiner, with_key=with_key, key=key, **step.named)  # type: ignore[no-any-return]
 
 

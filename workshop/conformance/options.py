@@ -86,10 +86,16 @@ EXTRACTORS: dict[str, Callable[[Any, int], int]] = {
     "partition_time": use_partition_time_on_invalid_timestamp,
     "log_and_skip": log_and_skip_on_invalid_timestamp,
 }
+def _by_header(topic: str, key: object, value: object, headers: list[tuple[str, bytes | None]], partitions: int) -> tuple[int, ...] | None:
+    """Drop a record whose last header is null; with another header it goes to partition 0, without one to that of its key."""
+    return None if not headers else () if headers[-1][1] is None else (0,)
+
+
 PARTITIONERS: dict[str, Callable[..., Any]] = {
     "drop": lambda topic, key, value, partitions: (),
     "default": lambda topic, key, value, partitions: None,
     "zero": lambda topic, key, value, partitions: {0},
+    "by-header": _by_header,
 }
 
 

@@ -111,3 +111,7 @@ def join(a: object, b: object) -> str:
 
 def join_with_key(k: object, a: object, b: object) -> str:
     return f"{text(k)}:{join(a, b)}"
+
+
+def join_with_mapped_key(k: object, mapped: object, a: object, b: object) -> str:
+    return f"{text(k)}:{text(mapped)}:{join(a, b)}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 from kstreams_repl.engine.operators.kernel import inlined
 from kstreams_repl.system.types import Joiner, KeyValueMapper, UserFunction
 
@@ -31,3 +33,11 @@ def with_key_of(function: UserFunction, with_key: bool) -> KeyValueMapper:
         return function(key, value) if with_key else function(value)
 
     return call
+
+
+def takes_headers(partitioner: UserFunction) -> bool:
+    """Return whether a partitioner is (topic, key, value, headers, partitions) -> …: it has a parameter named ``headers`` (KIP-1321)."""
+    try:
+        return "headers" in inspect.signature(partitioner).parameters
+    except (TypeError, ValueError):  # some built-in functions have no signature
+        return False

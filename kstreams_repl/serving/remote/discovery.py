@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from kstreams_repl.engine.config import StreamsConfig
+from kstreams_repl.engine.operators.user_functions import takes_headers
 from kstreams_repl.engine.partitioning import partition_for_key, partitions_for_keys
 from kstreams_repl.engine.stores.log.log_serdes import with_log_serdes
 from kstreams_repl.engine.topology.names import internal_topic
@@ -176,7 +177,7 @@ class Discovery:
             return KeyQueryMetadata.NOT_AVAILABLE
         if partitioner is not None:
             topic = next(iter(self._sources[self._subtopology_of[store]]), None)
-            chosen = partitioner(topic, key, None, count)
+            chosen = partitioner(topic, key, None, [], count) if takes_headers(partitioner) else partitioner(topic, key, None, count)
             partition = int(next(iter(chosen)) if isinstance(chosen, set | frozenset | list | tuple) else chosen)
         else:
             if serializer is not None:

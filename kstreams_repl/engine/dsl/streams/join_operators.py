@@ -36,7 +36,8 @@ class JoinOperators(AbstractStream):
     ) -> Self: ...
     @overload
     def join(
-        self, other: GlobalKTable, joiner: Joiner, *, key: KeyValueMapper, with_key: bool = False, name: str | None = None
+        self, other: GlobalKTable, joiner: Joiner, *, key: KeyValueMapper, with_key: bool = False, with_mapped_key: bool = False,
+        name: str | None = None,
     ) -> Self: ...
     @logged
     def join(
@@ -48,6 +49,7 @@ class JoinOperators(AbstractStream):
         with_key: bool = False,
         name: str | None = None,
         key: KeyValueMapper | None = None,
+        with_mapped_key: bool | None = None,
         grace: Millis | None = None,
         **store_options: Unpack[StreamJoinOptions],
     ) -> Self:
@@ -64,6 +66,8 @@ class JoinOperators(AbstractStream):
             with_key: whether `joiner` takes the key too.
             name: name of the node; None = generated.
             key: global tables only: (key, value) -> the global table's key.
+            with_mapped_key: global tables only: whether `joiner` is (key, mapped key, value, other value) -> value, where the mapped key
+                is what `key` returned (KIP-1340); instead of `with_key`.
             grace: tables only: how long a record waits for the table to reach its time (ms, timedelta or "30 s"); the table must be
                 versioned. None = join at once.
             store: streams only: prefix of the names of the join's stores; None = generated.
@@ -83,8 +87,9 @@ class JoinOperators(AbstractStream):
             >>> named = words.join(names, lambda word, name: f"{name}: {word}")
         """
         return stream_joins.join(
-            self, other, joiner, windows, "inner", with_key=with_key, name=name, key=key, grace=grace, **store_options
-        )
+            self, other, joiner, windows, "inner", with_key=with_key, name=name, key=key, with_mapped_key=with_mapped_key,
+            grace=grace, **store_options,
+        )  # fmt: skip
 
     @overload
     def left_join(
@@ -98,7 +103,8 @@ class JoinOperators(AbstractStream):
     ) -> Self: ...
     @overload
     def left_join(
-        self, other: GlobalKTable, joiner: Joiner, *, key: KeyValueMapper, with_key: bool = False, name: str | None = None
+        self, other: GlobalKTable, joiner: Joiner, *, key: KeyValueMapper, with_key: bool = False, with_mapped_key: bool = False,
+        name: str | None = None,
     ) -> Self: ...
     @logged
     def left_join(
@@ -110,6 +116,7 @@ class JoinOperators(AbstractStream):
         with_key: bool = False,
         name: str | None = None,
         key: KeyValueMapper | None = None,
+        with_mapped_key: bool | None = None,
         grace: Millis | None = None,
         **store_options: Unpack[StreamJoinOptions],
     ) -> Self:
@@ -125,8 +132,9 @@ class JoinOperators(AbstractStream):
             >>> pairs = words.left_join(others, lambda word, other: (word, other), ks.JoinWindows.of_time_difference(5_000))
         """
         return stream_joins.join(
-            self, other, joiner, windows, "left", with_key=with_key, name=name, key=key, grace=grace, **store_options
-        )
+            self, other, joiner, windows, "left", with_key=with_key, name=name, key=key, with_mapped_key=with_mapped_key,
+            grace=grace, **store_options,
+        )  # fmt: skip
 
     @logged
     def outer_join(

@@ -10,6 +10,7 @@ from kstreams_repl.engine.dsl.graph.call_log import BuildLog
 from kstreams_repl.engine.dsl.graph.graph_builder import GraphBuilder
 from kstreams_repl.engine.dsl.graph.graph_nodes import GraphNode, OperatorGraphNode, RepartitionGraphNode
 from kstreams_repl.engine.operators.operator import Operator
+from kstreams_repl.engine.operators.user_functions import takes_headers
 from kstreams_repl.engine.topology.checks import refuse_async
 from kstreams_repl.engine.topology.store_builder import StoreBuilder
 from kstreams_repl.system.errors import TopologyError
@@ -164,6 +165,8 @@ def check_callable(function: object, what: str, operator: str, arguments: str | 
         refuse_async(function, what, operator)
     if arguments is None:
         arguments = _ARGUMENTS.get(f"{operator} {what}", _ARGUMENTS.get(what))
+    if what == "partitioner" and takes_headers(function):
+        arguments = "topic, key, value, headers, partitions"
     if arguments is None:
         return
     names = [name for name in arguments.split(", ") if name]

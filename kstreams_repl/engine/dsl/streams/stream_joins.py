@@ -43,7 +43,8 @@ def join(
 ) -> StreamT:
     """Choose the join by the type of the other side; see `KStream.join`. In `given`, None means an omitted argument."""
     options = {name: value for name, value in given.items() if value is not None}
-    check_callable(joiner, "joiner", "join", "key, value, other" if with_key else "value, other")
+    takes = "key, value, other" if with_key else "value, other"
+    check_callable(joiner, "joiner", "join", "key, mapped key, value, other" if options.get("with_mapped_key") else takes)
     if isinstance(other, type(left)):
         check_kind(windows, JoinWindows, f"{how} join of streams")
         assert windows is not None
@@ -59,7 +60,7 @@ def join(
         _refuse_others(options, ("grace", "key_serde", "value_serde", "name"), "join with a table")
         return join_table(left, other, joiner, how == "left", with_key, options)
     if isinstance(other, GlobalKTable):
-        _refuse_others(options, ("key", "name"), "join with a global table")
+        _refuse_others(options, ("key", "with_mapped_key", "name"), "join with a global table")
         return join_global_table(left, other, joiner, how == "left", with_key, options)
     raise TopologyError(
         f"join() expected a KStream, KTable or GlobalKTable, got {other!r}",
@@ -290,10 +291,15 @@ def join_global_table(
             "a join with a global table needs key=", hint="key=lambda key, value: ... gives the global table's key"
         )
     check_callable(selector, "key", "join")
+    with_mapped_key = options.get("with_mapped_key", False)
+    if with_key and with_mapped_key:
+        raise TopologyError("join() expected with_key= or with_mapped_key=, got both", hint="with_mapped_key=True passes both keys")
     graph = left._graph
     node_name = graph.name_or_generate(options.get("name"), "KSTREAM-LEFTJOIN-")
     node = OperatorGraphNode(
-        node_name, graph.here(), StreamGlobalTableJoin(table._getter(), selector, joiner, left_join, with_key)
+        node_name,
+        graph.here(),
+        StreamGlobalTableJoin(table._getter(), selector, joiner, left_join, with_key, with_mapped_key),
     )
     node.relaxed_null_key = left_join
     graph.add(left._node, node)

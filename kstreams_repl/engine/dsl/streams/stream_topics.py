@@ -82,7 +82,7 @@ class TopicOperators(AbstractStream):
             name: name of the node.
             key_serde, value_serde: None = the stream's, else the application's defaults.
             partitioner: (topic, key, value, partitions) -> a partition, a set of partitions (an empty set drops the record) or
-                None (by key).
+                None (by key); with a parameter named `headers`, (topic, key, value, headers, partitions) (KIP-1321).
 
         Raises:
             InvalidNameError: Kafka does not accept the name of the topic.

@@ -27,11 +27,12 @@ from kstreams_repl.engine.operators.foreign_key.foreign_key_subscription_join im
 from kstreams_repl.engine.operators.foreign_key.foreign_key_subscription_receive import SubscriptionReceive
 from kstreams_repl.engine.operators.foreign_key.foreign_key_subscription_send import SubscriptionSend
 from kstreams_repl.engine.operators.tables.table_source import TableSource
+from kstreams_repl.engine.operators.user_functions import takes_headers
 from kstreams_repl.engine.serdes.foreign_key import response_partitioner, subscription, subscription_response
 from kstreams_repl.engine.topology.names import validate_name
 from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
 from kstreams_repl.system.errors import TopologyError
-from kstreams_repl.system.types import Joiner, StreamPartitioner, UserFunction, ValueMapper
+from kstreams_repl.system.types import Headers, Joiner, StreamPartitioner, UserFunction, ValueMapper
 
 PREFIX = "KTABLE-FK-JOIN-"
 REGISTRATION = PREFIX + "SUBSCRIPTION-REGISTRATION-"
@@ -176,10 +177,10 @@ def _by_key_alone(partitioner: StreamPartitioner | None) -> UserFunction | None:
     """Return a partitioner that sees only the key (values of these topics are internal) and must choose exactly one partition."""
     if partitioner is None:
         return None
-    choose = partitioner
+    choose, with_headers = partitioner, takes_headers(partitioner)
 
-    def partition(topic: str, key: object, value: object, partitions: int) -> object:
-        chosen = choose(topic, key, None, partitions)
+    def partition(topic: str, key: object, value: object, headers: Headers, partitions: int) -> object:
+        chosen = choose(topic, key, None, headers, partitions) if with_headers else choose(topic, key, None, partitions)
         if chosen is not None and not isinstance(chosen, int) and len(chosen) != 1:
             raise TopologyError(
                 f"expected one partition from the partitioner of a foreign-key join, got {len(chosen)} for key {key!r}",

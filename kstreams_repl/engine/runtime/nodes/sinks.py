@@ -9,6 +9,7 @@ from typing import Any
 
 from kstreams_repl.engine.operators.kernel import kernel
 from kstreams_repl.engine.operators.operator import NodeContext, Process
+from kstreams_repl.engine.operators.user_functions import takes_headers
 from kstreams_repl.engine.runtime.nodes.collector import Direct, RowSink, Send, placing, senders_of
 from kstreams_repl.engine.runtime.nodes.handlers import ErrorContext, Response, ask, resolve
 from kstreams_repl.engine.runtime.task_context import TaskServices
@@ -173,6 +174,7 @@ def _chosen(
     ways: dict[str, tuple[Send, Callable[[str, bytes], int], Serializer, Serializer]] = {}
     collector, record, drop = services.collector, services.record, services.dropper(site.node)
     topic_of, partitioner, fixed = node.topic_extractor, node.partitioner, node.topic
+    with_headers = partitioner is not None and takes_headers(partitioner)
 
     def sink_chosen(key: object, value: object, timestamp: int, headers: Headers) -> None:
         topic: object = fixed
@@ -204,7 +206,10 @@ def _chosen(
             refuse(key, value, cause)
             return
         if partitioner is not None:
-            chosen = partitioner(topic, key, value, collector.partitions(real))
+            if with_headers:
+                chosen = partitioner(topic, key, value, list(headers), collector.partitions(real))
+            else:
+                chosen = partitioner(topic, key, value, collector.partitions(real))
             if chosen is not None:
                 partitions = (chosen,) if type(chosen) is int and chosen >= 0 else _partitions(chosen)
                 for partition in partitions:
