@@ -205,7 +205,7 @@ def _observed_serdes(types: str) -> tuple[Any, Any]:
 def _shown(record: Any, types: str) -> list[Any]:
     row = [_value(record.key), _value(record.value), record.timestamp]
     if record.headers:
-        row.append([[name, None if value is None else value.decode()] for name, value in record.headers])
+        row.append([[name, None if value is None else value.decode(errors="replace")] for name, value in record.headers])
     return row
 
 

@@ -308,6 +308,7 @@ def _suppress_buffer(opening: _Opening) -> StateStore:
         persistent=opening.persistent,
         context_type=_snapshot_type(opening.record_context),
         exact_order=not opening.write_back,
+        headers=bool(opening.builder.headers),
     )
 
 

@@ -78,7 +78,7 @@ class StoreBuilder(CachedAndLogged):
                     f"{what} of store {self.name!r} must be a whole number >= {low}, got {number!r}",
                     hint="leave it out for the default", store=self.name,
                 )
-        if self.headers and self.kind not in KINDS_WITH_HEADERS:
+        if self.headers and self.kind not in KINDS_WITH_HEADERS and self.kind is not StoreKind.SUPPRESS_BUFFER:
             raise TopologyError(
                 f"store {self.name!r} is a {self.kind} store, which keeps no headers",
                 hint=f"take one of {', '.join(sorted(KINDS_WITH_HEADERS))}", store=self.name,
@@ -116,10 +116,11 @@ describe_options(StoreBuilder)
 
 def in_application(builder: StoreBuilder, default_store: str, store_format: str) -> StoreBuilder:
     """Return the builder with ``default.dsl.store`` and ``dsl.store.format`` applied. Stores of the DSL that are kept in memory have no
-    headers, as in Kafka Streams.
+    headers, as in Kafka Streams, except the buffer of `suppress`.
     """
     persistent = builder.on_disk(default_store)
-    headers = builder.headers if builder.headers is not None else persistent and store_format.upper() == HEADERS
+    keeps = persistent or builder.kind is StoreKind.SUPPRESS_BUFFER
+    headers = builder.headers if builder.headers is not None else keeps and store_format.upper() == HEADERS
     if (persistent, headers) == (builder.persistent, builder.headers):
         return builder
     return replace(builder, persistent=persistent, headers=headers)

@@ -297,6 +297,7 @@ class TableOperators(AbstractStream):
             logging=suppressed.logging,
             persistent=False,
             topic_config=dict(suppressed.topic_config),
+            headers=None,
         )
         node = SuppressGraphNode(name, graph.here(), operator, store=store)
         node.output_versioned = False

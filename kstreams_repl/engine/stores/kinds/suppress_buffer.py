@@ -13,6 +13,7 @@ from sortedcontainers import SortedList
 
 from kstreams_repl.engine.serdes import Serde
 from kstreams_repl.engine.stores.engine.environment import Environment
+from kstreams_repl.engine.stores.kinds.buffer_headers import NO_HEADERS_NO_TIME, front_of, fronts, logged, packed, value_of
 from kstreams_repl.engine.stores.kinds.buffer_value import BufferValue, Context
 from kstreams_repl.engine.stores.kinds.typed_store import LONG, MAX_LONG
 from kstreams_repl.engine.stores.log.changelog import NO_HEADERS, Send
@@ -26,7 +27,11 @@ Emit = Callable[[object, object, object, Context], None]
 
 
 class SuppressBuffer:
-    """Buffered changes by key, with their times."""
+    """Buffered changes by key, with their times.
+
+    Args:
+        headers: whether values keep the headers and the time with which they came (`dsl.store.format=HEADERS`, as in Kafka Streams 4.4).
+    """
 
     def __init__(
         self,
@@ -40,6 +45,7 @@ class SuppressBuffer:
         persistent: bool,
         context_type: Callable[..., Context] | None = None,
         exact_order: bool = True,
+        headers: bool = False,
     ) -> None:
         self.name = name
         self.persistent = persistent
@@ -50,6 +56,7 @@ class SuppressBuffer:
         self._partition = partition
         self._context_type = context_type
         self._exact_order = exact_order
+        self._headers = headers
         self._values: dict[bytes, BufferValue] = {}
         self._times: dict[bytes, int] = {}
         self._order = SortedList()
@@ -88,6 +95,8 @@ class SuppressBuffer:
             raise NullKeyError(f"store {self.name}: the key must not be null", store=self.name)
         old_bytes, new_bytes = self._value.serialize(old), self._value.serialize(new)
         before = self._values.get(data)
+        if self._headers:
+            old_bytes, new_bytes = self._with_headers(before, old_bytes, new_bytes, context)
         value = BufferValue(old_bytes if before is None else before.prior, old_bytes, new_bytes, context)
         if before is None:
             self._times[data] = time
@@ -104,7 +113,7 @@ class SuppressBuffer:
         """Pass the first entry to `emit`, then remove it."""
         _, key = self._order[0]
         value = self._values[key]
-        deserialize = self._value.deserialize
+        deserialize = self._part if self._headers else self._value.deserialize
         emit(self._key.deserialize(key), deserialize(value.new), deserialize(value.old), value.context)
         order = self._order
         order.pop(0)
@@ -123,7 +132,19 @@ class SuppressBuffer:
         """Return `(the value the key had before it was buffered,)`, or None if it is not buffered."""
         data = self._key.serialize(key)
         value = None if data is None else self._values.get(data)
-        return None if value is None else (self._value.deserialize(value.prior),)
+        return None if value is None else (self._part(value.prior) if self._headers else self._value.deserialize(value.prior),)
+
+    def _with_headers(
+        self, before: BufferValue | None, old: bytes | None, new: bytes | None, context: Context
+    ) -> tuple[bytes | None, bytes | None]:
+        """Return both values with headers and time in front: the new one's are the record's, the old one's those with which it was put
+        into this buffer; empty and -1 if it never was.
+        """
+        front = NO_HEADERS_NO_TIME if before is None or before.new is None else front_of(before.new)
+        return None if old is None else front + old, None if new is None else packed(context[4], context[3]) + new
+
+    def _part(self, data: bytes | None) -> Any:
+        return self._value.deserialize(value_of(data))
 
     def flush(self) -> None:
         if not self._dirty:
@@ -134,7 +155,11 @@ class SuppressBuffer:
             data = None if value is None else value.encode() + LONG.pack(self._times[key])
             put(key, data)
             if send is not None:
-                send(key, data, None, NO_HEADERS if data is None else VERSION_HEADER, self._partition)
+                headers = NO_HEADERS if value is None else VERSION_HEADER
+                if self._headers and value is not None:
+                    data, headers = logged(value), [*VERSION_HEADER, *fronts(value)]
+                    data += LONG.pack(self._times[key])
+                send(key, data, None, headers, self._partition)
         self._dirty.clear()
 
     def _flush_order(self) -> Iterable[bytes]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from kstreams_repl.engine.serdes.header_ids import Framed, framing
 from kstreams_repl.engine.stores.engine.environment import Environment
+from kstreams_repl.engine.stores.kinds.buffer_headers import restored
 from kstreams_repl.engine.stores.kinds.buffer_value import BufferValue
 from kstreams_repl.engine.stores.kinds.lru import MOST_SAVED, ORDER, pack_order, unpack_order
 from kstreams_repl.engine.stores.kinds.outer_join import decode_list
@@ -228,6 +229,10 @@ class Restorer:
                         offset=batch.offsets[index],
                     )
                 BufferValue.decode(value)
+        if self.builder.headers:
+            own = headers or [[]] * len(batch.values)
+            rows = [None if value is None else restored(value, of or []) for value, of in zip(batch.values, own, strict=True)]
+            return batch.keys, rows  # type: ignore[return-value]
         return batch.keys, batch.values  # type: ignore[return-value]
 
     def _join_grace_buffer(self, batch: RecordBatch) -> _Rows:
