@@ -94,6 +94,7 @@ ABSENT: Mapping[tuple[str, str], str] = {
         ("avg", "min", "max"),
         "the deployed cache keeps objects, not hit counts: counting would be work per record",
     ),
+    (STATE, "uncommitted-bytes"): "since 4.4, of stores with transactions; rows that wait here for the commit are not counted in bytes",
     (UPDATER, "standby-paused-tasks"): "a pause ends the updates from changelogs; the standby tasks are kept",
     (UPDATER, "standby-update-ratio"): "standby tasks are updated by a separate thread, which mostly waits",
     (UPDATER, "active-paused-tasks"): "a pause ends the restore; it continues from its position after resume",
@@ -101,4 +102,6 @@ ABSENT: Mapping[tuple[str, str], str] = {
     (UPDATER, "active-restore-ratio"): "a restore runs until it is done and then ends; it never idles",
     (UPDATER, "checkpoint-ratio"): "positions are written in the transaction of the rows; there is no checkpoint to write",
 }
-"""Metrics of Kafka Streams 4.3.1 that do not exist here, and why. Of RocksDB's (KIP-471, KIP-607) only `estimate-num-keys` exists."""
+"""Metrics of Kafka Streams 4.4.0 that do not exist here, and why. Of RocksDB's (KIP-471, KIP-607) only `estimate-num-keys` exists.
+Those of KIP-1331, `streams-group-topology-description-…`, are of the broker's group coordinator, for groups that this engine does not join.
+"""

@@ -1,6 +1,6 @@
 """The metrics are Kafka Streams': every name of its own is here or is missing for a stated reason, and nothing else takes its names.
 
-tests/data/kafka_streams_metrics.tsv has every metric of Kafka Streams 4.3.1: those that `KafkaStreams.metrics()` and
+tests/data/kafka_streams_metrics.tsv has every metric of Kafka Streams 4.4.0: those that `KafkaStreams.metrics()` and
 `TopologyTestDriver.metrics()` list at TRACE, with stores on disk and in memory, windows, sessions, joins and a suppression; and those that
 come up only with a running thread (rebalance listener, state updater, standbys), by the constants of the classes that make them.
 """
