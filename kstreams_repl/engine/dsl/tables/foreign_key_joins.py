@@ -8,6 +8,7 @@ the response with the current row → result. Each step is a node; both topics a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from kstreams_repl.engine.dsl.graph.graph_nodes import (
     Consumed,
@@ -177,10 +178,9 @@ def _by_key_alone(partitioner: StreamPartitioner | None) -> UserFunction | None:
     """Return a partitioner that sees only the key (values of these topics are internal) and must choose exactly one partition."""
     if partitioner is None:
         return None
-    choose, with_headers = partitioner, takes_headers(partitioner)
+    choose = partitioner
 
-    def partition(topic: str, key: object, value: object, headers: Headers, partitions: int) -> object:
-        chosen = choose(topic, key, None, headers, partitions) if with_headers else choose(topic, key, None, partitions)
+    def expect_one(topic: str, key: object, chosen: Any) -> object:
         if chosen is not None and not isinstance(chosen, int) and len(chosen) != 1:
             raise TopologyError(
                 f"expected one partition from the partitioner of a foreign-key join, got {len(chosen)} for key {key!r}",
@@ -189,4 +189,10 @@ def _by_key_alone(partitioner: StreamPartitioner | None) -> UserFunction | None:
             )
         return chosen
 
-    return partition
+    def with_headers(topic: str, key: object, value: object, headers: Headers, partitions: int) -> object:
+        return expect_one(topic, key, choose(topic, key, None, headers, partitions))
+
+    def partition(topic: str, key: object, value: object, partitions: int) -> object:
+        return expect_one(topic, key, choose(topic, key, None, partitions))
+
+    return with_headers if takes_headers(choose) else partition
