@@ -348,7 +348,9 @@ def stores_after(ran: Ran, rows: list[Record]) -> dict[tuple[str, str, Any], Any
     return found
 
 
-def test_all_causes_of_aggregates(ran: Ran) -> None:
+@pytest.mark.parametrize("many", [0, 1_000])
+def test_all_causes_of_aggregates(ran: Ran, monkeypatch: pytest.MonkeyPatch, many: int) -> None:
+    monkeypatch.setattr(writers, "MANY", many)
     explainer = Explainer(ran.application)
     for key in ("k1", "k2"):
         [*causes] = of_row(explainer, "counts", key, all=True)
@@ -360,8 +362,12 @@ def test_all_causes_of_aggregates(ran: Ran) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_all_causes_are_the_records_without_which_a_row_differs(admin: Admin, settings: ClientSettings, tmp_path: Path) -> None:
-    ran = run(admin, settings, tmp_path, "why-all", make_input(4, 200), 2, **{"statestore.cache.max.bytes": 0})
+@pytest.mark.parametrize("many", [0, 1_000])
+def test_all_causes_are_the_records_without_which_a_row_differs(
+    admin: Admin, settings: ClientSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, many: int
+) -> None:
+    monkeypatch.setattr(writers, "MANY", many)
+    ran = run(admin, settings, tmp_path, f"why-all-{many}", make_input(4, 200), 2, **{"statestore.cache.max.bytes": 0})
     explainer, rows = Explainer(ran.application), ran.inputs
     whole = stores_after(ran, rows)
     needed: dict[tuple[str, str, Any], set[int]] = {row: set() for row in whole}

@@ -125,8 +125,9 @@ class RecordedRun(Replays):
     def end_before(self, interval: Interval, topic: str) -> int:
         return 0
 
-    def last(self, partition: TopicPartition, end: int, wanted: Any) -> Written | None:
-        return next((record for record in reversed(self.topics.get(partition.topic, [])[:end]) if wanted(record)), None)
+    def last(self, partition: TopicPartition, end: int, wanted: Any, key: Any = lambda key: True) -> Written | None:
+        records = reversed(self.topics.get(partition.topic, [])[:end])
+        return next((record for record in records if key(record.key) and wanted(record)), None)
 
     def last_of_key(self, topic: str, key: bytes, until_ms: int | None = None) -> Written | None:
         return next((record for record in reversed(self.topics.get(topic, [])) if record.key == key), None)

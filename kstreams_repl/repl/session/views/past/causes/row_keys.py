@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
+from functools import partial
+from operator import eq
 from typing import Any, NamedTuple
 
 from kstreams_repl.engine.stores.kinds.typed_store import LONG
@@ -32,6 +35,11 @@ class RowKey(NamedTuple):
     def has_parts(self) -> bool:
         """Whether records of other rows match, from which the row was made."""
         return self.any_window or self.session is not None
+
+    @property
+    def match(self) -> Callable[[bytes | None], bool]:
+        """The same as a call, and quicker where the key alone decides."""
+        return self.__call__ if self.ends or self.session is not None else partial(eq, self.data)
 
     def __call__(self, key: bytes | None) -> bool:
         if key is None:

@@ -45,7 +45,7 @@ class CauseSearch:
 
     def __init__(self, replays: Replays, *, all: bool) -> None:
         self._replays, self._all = replays, all
-        self._writers = Writers(replays, direct=not all)
+        self._writers = Writers(replays)
 
     def of_output(self, record: Written) -> tuple[Ran, Iterator[Cause]]:
         """Return the version that has written a record of an output or a repartition topic, and the causes.
@@ -215,7 +215,7 @@ class CauseSearch:
             )  # a sliding window may begin after a record
         else:
             end = self._replays.end_before(interval, log.partition.topic)
-            deleted = self._replays.last(log.partition, end, lambda record: record.value is None and wanted(record.key))
+            deleted = self._replays.last(log.partition, end, lambda record: record.value is None, wanted.match)
             first = 0 if deleted is None else self._replays.number_of(interval.task, log.partition.topic, deleted.position.offset)
         return min(first, interval.first)
 

@@ -32,14 +32,10 @@ _BY_KEY = frozenset({StoreKind.KEY_VALUE, StoreKind.TIMESTAMPED_KEY_VALUE})
 
 
 class Writers:
-    """Finds what has written a record.
+    """Finds what has written a record."""
 
-    Args:
-        direct: whether only direct causes are asked for, so that the records of other keys may be left out.
-    """
-
-    def __init__(self, replays: Replays, *, direct: bool) -> None:
-        self._replays, self._direct = replays, direct
+    def __init__(self, replays: Replays) -> None:
+        self._replays = replays
         self._reported_at = time.monotonic()
 
     def of_output(self, record: Written, until_ms: int | None = None) -> Step:
@@ -131,11 +127,10 @@ class Writers:
             end = self._replays.end_before(interval, log.partition.topic)
 
         def wanted(record: Written) -> bool:
-            if key(record.key):
-                found.add(record, record.timestamp, record.value)
+            found.add(record, record.timestamp, record.value)
             return found.complete
 
-        self._replays.last(log.partition, end, wanted)
+        self._replays.last(log.partition, end, wanted, key.match)
 
     def of_global(self, store: StoreBuilder, key: object, until_ms: int | None, ran: Ran) -> tuple[Written, StoreBuilder] | None:
         """Return the last record of a key in a global table's topic, up to a time, and the store with its serdes; None: there is none."""
@@ -220,9 +215,9 @@ class Writers:
 
     def _alone(self, task: TaskId, number: int, record: Written) -> list[Step]:
         """Return the steps of a commit that send a record when only the records of its key are processed, and use no other row; none
-        where the commit has few records, or all causes are asked for: the whole commit is processed then.
+        where the commit has few records: the whole commit is processed then.
         """
-        if not self._direct or record.key is None or self._replays.size(task, number) < MANY:
+        if record.key is None or self._replays.size(task, number) < MANY:
             return []
         steps = _sending(self._replays.interval(task, number, key=record.key), record)
         stores = [{access.store for visit in step.trace.visits for access in visit.stores} for step in steps]

@@ -7,12 +7,13 @@ topic or an output; a `Step`, the record in whose trace that was sent. Invariant
 
 from __future__ import annotations
 
-import functools
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby
+from operator import eq
 from typing import NamedTuple
 
 from kstreams_repl.engine.partitioning import partition_for_key
@@ -28,6 +29,12 @@ from kstreams_repl.system.types import RecordBatch, RecordPosition, TaskId, Topi
 _KEPT_TRACES = 100_000
 _BLOCK = 10_000
 _FIRST_CHUNK, _GROWTH, _LARGEST_CHUNK = 5_000, 4, 1_000_000
+
+
+_Row = tuple[int, bytes | None, bytes | None, int]
+"""Offset, key, value, timestamp."""
+Match = Callable[[bytes | None], bool]
+"""Returns whether a record with this key is meant."""
 
 
 class Written(NamedTuple):
@@ -100,8 +107,8 @@ class Replays:
         self.versions = RanVersions(app)
         self.history = self.versions.history
         self._intervals: OrderedDict[tuple[TaskId, int, int, bytes | None], Interval] = OrderedDict()
-        self._chunks: dict[TopicPartition, list[tuple[int, int, list[Written]]]] = {}
-        self._block = functools.cache(self._read_block)
+        self._chunks: dict[TopicPartition, list[tuple[int, int, list[RecordBatch]]]] = {}
+        self._blocks: dict[tuple[TopicPartition, int], list[_Row]] = {}
 
     # ---- intervals
 
@@ -241,9 +248,9 @@ class Replays:
 
     # ---- topics
 
-    def last(self, partition: TopicPartition, end: int, wanted: Callable[[Written], bool]) -> Written | None:
-        """Return the last record before an offset that fulfils a condition; None: there is none."""
-        return next((record for record in self.backward(partition, end) if wanted(record)), None)
+    def last(self, partition: TopicPartition, end: int, wanted: Callable[[Written], bool], key: Match | None = None) -> Written | None:
+        """Return the last record before an offset with such a key that fulfils a condition; None: there is none."""
+        return next((record for record in self.backward(partition, end, key) if wanted(record)), None)
 
     def last_of_key(self, topic: str, key: bytes, until_ms: int | None = None) -> Written | None:
         """Return the last record of a key in a topic, up to the first record of a time in each partition; None: there is none."""
@@ -254,12 +261,12 @@ class Replays:
             ends |= {at: end for at, end in admin.offsets_for_time(dict.fromkeys(partitions, until_ms)).items() if end is not None}
         likely = partition_for_key(key, len(partitions))
         for partition in sorted(partitions, key=lambda each: each.partition != likely):
-            if (found := self.last(partition, ends[partition], lambda record: record.key == key)) is not None:
+            if (found := self.last(partition, ends[partition], lambda record: True, partial(eq, key))) is not None:
                 return found
         return None
 
-    def backward(self, partition: TopicPartition, end: int) -> Iterator[Written]:
-        """Yield the records before an offset, the last one first. What was read is kept."""
+    def backward(self, partition: TopicPartition, end: int, key: Match | None = None) -> Iterator[Written]:
+        """Yield the records before an offset, the last one first; None: with any key. What was read is kept, as columns."""
         chunks = self._chunks.setdefault(partition, [])
         if not chunks or chunks[0][1] < end:
             self._read(partition, chunks[0][1] if chunks else max(0, end - _FIRST_CHUNK), end, at=0)
@@ -271,9 +278,12 @@ class Replays:
                     return
                 size = min(_FIRST_CHUNK * _GROWTH**number, _LARGEST_CHUNK)
                 self._read(partition, max(first, start - size), start, at=number)
-            for record in reversed(chunks[number][2]):
-                if record.position.offset < end:
-                    yield record
+            for batch in reversed(chunks[number][2]):
+                rows = range(len(batch)) if key is None else [row for row, each in enumerate(batch.keys) if key(each)]
+                for row in reversed(rows):
+                    if (offset := batch.offsets[row]) < end:
+                        position = RecordPosition(*partition, offset)
+                        yield Written(position, batch.keys[row], batch.values[row], batch.timestamps[row])
             number += 1
 
     def equal(self, record: Written) -> tuple[int, int]:
@@ -282,10 +292,9 @@ class Replays:
         start = admin.offsets_for_time({partition: record.timestamp})[partition]
         offset, end = record.position.offset, admin.end_offsets([partition])[partition]
         blocks = range((offset if start is None else min(start, offset)) // _BLOCK, min(offset // _BLOCK + 1, (end - 1) // _BLOCK) + 1)
-        same = [
-            each.position.offset for block in blocks for each in self._block(partition, block) if each[1:] == record[1:]
-        ]
-        return sum(each < offset for each in same), len(same)
+        _, key, value, timestamp = record
+        same = [at for at, *each in self._rows(partition, blocks) if each == [key, value, timestamp]]
+        return sum(at < offset for at in same), len(same)
 
     def record(self, position: RecordPosition) -> Written:
         """Return a record.
@@ -294,24 +303,30 @@ class Replays:
             InvalidStateStoreError: there is none.
         """
         partition = TopicPartition(position.topic, position.partition)
-        found = next((each for each in self._block(partition, position.offset // _BLOCK) if each.position == position), None)
+        block = position.offset // _BLOCK
+        found = next((row for row in self._rows(partition, range(block, block + 1)) if row[0] == position.offset), None)
         if found is None:
             raise InvalidStateStoreError(f"there is no record {position}", hint="it may be a transaction's marker, or be gone")
-        return found
+        return Written(position, *found[1:])
 
-    def _read_block(self, partition: TopicPartition, number: int) -> list[Written]:
-        return self._forward(partition, number * _BLOCK, (number + 1) * _BLOCK)
+    def _rows(self, partition: TopicPartition, blocks: range) -> Iterator[_Row]:
+        """Yield the records of some blocks. What was read is kept."""
+        missing = [number for number in blocks if (partition, number) not in self._blocks]
+        if missing:
+            between = range(missing[0], missing[-1] + 1)
+            self._blocks |= {(partition, number): [] for number in between}
+            for batch in self._batches(partition, between.start * _BLOCK, between.stop * _BLOCK):
+                for row in zip(batch.offsets, batch.keys, batch.values, batch.timestamps, strict=True):
+                    self._blocks[partition, row[0] // _BLOCK].append(row)
+        for number in blocks:
+            yield from self._blocks[partition, number]
 
-    def _forward(self, partition: TopicPartition, start: int, end: int) -> list[Written]:
+    def _batches(self, partition: TopicPartition, start: int, end: int) -> list[RecordBatch]:
         ranges = ranges_of(self.app.client.admin, partition.topic, partitions=[partition.partition], start=start, end=end)
-        return [
-            Written(RecordPosition(*partition, offset), key, value, at)
-            for _, batch in read_ranges(self.app.client.settings, ranges)
-            for offset, key, value, at in zip(batch.offsets, batch.keys, batch.values, batch.timestamps, strict=True)
-        ]
+        return [batch for _, batch in read_ranges(self.app.client.settings, ranges)]
 
     def _read(self, partition: TopicPartition, start: int, end: int, at: int) -> None:
-        self._chunks[partition].insert(at, (start, end, self._forward(partition, start, end)))
+        self._chunks[partition].insert(at, (start, end, self._batches(partition, start, end)))
 
 
 def _of_key(batch: RecordBatch, key: bytes) -> RecordBatch:
