@@ -293,7 +293,8 @@ class Replays:
         offset, end = record.position.offset, admin.end_offsets([partition])[partition]
         blocks = range((offset if start is None else min(start, offset)) // _BLOCK, min(offset // _BLOCK + 1, (end - 1) // _BLOCK) + 1)
         _, key, value, timestamp = record
-        same = [at for at, *each in self._rows(partition, blocks) if each == [key, value, timestamp]]
+        rows = self._rows(partition, blocks)
+        same = [at for at, own_key, own_value, own in rows if own_key == key and own == timestamp and own_value == value]
         return sum(at < offset for at in same), len(same)
 
     def record(self, position: RecordPosition) -> Written:
