@@ -140,9 +140,7 @@ def _go_on(*apps: ApplicationCore | None) -> None:
 
 def _is_close(parent: Side, fork: Side) -> bool:
     """Return whether the fork is less than a second behind."""
-    mine, theirs = fork.committed(), parent.committed()
-    behind = sum(max(0, theirs[at].offset - mine[at].offset) for at in theirs.keys() & mine.keys())
-    return behind <= max(1000, parent.app.counts_reader.read().per_second)
+    return fork.behind(parent) <= max(1000, parent.app.counts_reader.read().per_second)
 
 
 def _follows(parent: Side, fork: Side) -> bool:
@@ -187,9 +185,6 @@ def _new_offsets(parent: Side, fork: Side) -> dict[TopicPartition, OffsetAndMeta
     new = [at for at in fork.inputs if at not in parent.inputs and at not in fork.between]
     found = fork.committed() if new else {}
     return {at: (found[at].offset, found[at].metadata) for at in new if at in found}
-
-
-# ---- rows
 
 
 def _refuse_versions(plan: ForkPlan, differences: Collection[Difference]) -> None:

@@ -49,6 +49,11 @@ class Side:
         """Return the committed offsets."""
         return self._admin.committed_offsets(self.app.name, self.inputs)
 
+    def behind(self, parent: Side) -> int:
+        """Return how many offsets of inputs that both have its parent has committed and it has not."""
+        mine, theirs = self.committed(), parent.committed()
+        return sum(max(0, theirs[at].offset - mine[at].offset) for at in theirs.keys() & mine.keys())
+
     def has_reached(self, stops: Mapping[TopicPartition, int]) -> bool:
         """Return whether everything below these offsets of its inputs is processed, and all that its tasks have written to each other."""
         committed = self.committed()
@@ -138,7 +143,7 @@ class LiveDifferences:
     """What fork and parent have written since the fork began, counted again and again as they go on."""
 
     def __init__(self, parent: ApplicationCore, fork: ApplicationCore, record: ForkRecord, plan: ForkPlan) -> None:
-        self._sides, self._record = (Side(parent), Side(fork)), record
+        self._parent, self._fork, self._record = Side(parent), Side(fork), record
         work = application_directory(Path(record.state), record.id) / "unused"  # nothing is asked about the time before
         self._differences = differences_of(parent, fork, record, plan, work, outputs=True)
         self._before: tuple[float, dict[int, tuple[int, int]]] | None = None
@@ -147,7 +152,7 @@ class LiveDifferences:
     def table(self) -> Table:
         """Read what was written since the last call, and count."""
         with self._reading:
-            parent, fork = (side.committed() for side in self._sides)
+            behind = self._fork.behind(self._parent)
             for difference in self._differences:
                 difference.read()
             now = time.monotonic()
@@ -161,7 +166,7 @@ class LiveDifferences:
                 kind = "output" if difference.by_value else "store"
                 rows.append((kind, difference.store, *difference.counts(), *rates))
             self._before = now, read
-        behind = sum(max(0, offset.offset - fork[at].offset) for at, offset in parent.items() if at in fork)
+            behind = max(behind, self._fork.behind(self._parent))  # both go on while their topics are read
         lag = (
             f"the fork is {behind:,} records behind, whose keys may differ only for that"
             if behind
