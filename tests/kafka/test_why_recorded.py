@@ -47,9 +47,12 @@ class Reporting(ks.Processor):
             self.context.forward(ks.Record("k1", value, now))
 
 
-@pytest.fixture(scope="module")
-def app(admin: Admin, settings: ClientSettings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    name, root = "recorded0", tmp_path_factory.mktemp("recorded")
+@pytest.fixture(scope="module", params=[20, 400], ids=["a commit per record", "records and ticks in one commit"])
+def app(
+    request: pytest.FixtureRequest, admin: Admin, settings: ClientSettings, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Any]:
+    name, root = f"recorded{request.param}", tmp_path_factory.mktemp("recorded")
+    CALLED.clear()
     for topic in ("in", "priced", "ticks"):
         admin.create_topic(f"{name}-{topic}", 1)
     builder = ks.StreamsBuilder()
@@ -57,7 +60,8 @@ def app(admin: Admin, settings: ClientSettings, tmp_path_factory: pytest.TempPat
     orders.map_values_async(priced, name="price", durable=True, **NUMBERS).to(f"{name}-priced", **NUMBERS, name="to-priced")
     builder.add_state_store(ks.Stores.key_value_store_builder(ks.Stores.persistent_key_value_store("newest"), "string", "long"))
     orders.process(Reporting, stores=["newest"], name="reporting").to(f"{name}-ticks", **NUMBERS, name="to-ticks")
-    config = config_of(name, settings.bootstrap_servers, root).with_(**{"repartition.purge.interval.ms": 3_600_000})
+    often = {"commit.interval.ms": request.param, "repl.commit.eager.ms": request.param}
+    config = config_of(name, settings.bootstrap_servers, root).with_(**{"repartition.purge.interval.ms": 3_600_000, **often})
     topology = builder.build()
     threads, stop = start(settings, config, topology, 1)
     producer, at = make_producer(settings), TopicPartition(f"{name}-in", 0)
@@ -100,8 +104,8 @@ def test_a_recorded_answer_is_used_instead_of_another_call(app: Any) -> None:
 
 def test_a_punctuation_by_the_wall_clock_is_a_tick_with_the_rows_that_it_read(app: Any) -> None:
     found = records(app, "ticks")
-    assert len(found) > 2
-    for position, value in (found[len(found) // 2], found[-1]):
+    assert len(found) > 3
+    for position, value in found[:: len(found) // 3]:
         tick, *read = why(app, position, all=False, as_of=None, calls=False).causes
         assert tick.role == "tick" and tick.path[-2:] == ("reporting", "to-ticks")
         if read:

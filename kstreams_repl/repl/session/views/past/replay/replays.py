@@ -28,6 +28,7 @@ from kstreams_repl.system.types import RecordBatch, RecordPosition, TaskId, Topi
 
 _KEPT_TRACES = 100_000
 _BLOCK = 10_000
+_TICK_PLACES = 20
 _FIRST_CHUNK, _GROWTH, _LARGEST_CHUNK = 5_000, 4, 1_000_000
 
 
@@ -180,9 +181,9 @@ class Replays:
         return Interval(inputs.ran, task, first, last, traces, records, has_wall_clock)
 
     def ticks(self, task: TaskId, number: int, now: int) -> Iterator[Interval]:
-        """Yield what a task does in a commit with its wall-clock punctuations at its end, and then with them at its begin.
+        """Yield what a task does in a commit with its wall-clock punctuations at its end, at its begin, and then before its last records.
 
-        When they have run is not known; a punctuation between two records of a commit is not tried.
+        When they have run is not known; of a commit with many records, not every place is tried.
 
         Args:
             now: what the wall clock showed (ms).
@@ -190,7 +191,9 @@ class Replays:
         commits = self.history.of(task)
         whole = self.interval(task, number)
         inputs = after_commit(self.versions, task, commits[number - 1] if number else None, commits[number], calls=self._calls)
-        for traces in (whole.traces, ()) if whole.traces else ((),):
+        count = len(whole.traces)
+        for after in list(dict.fromkeys([count, 0, *range(count - 1, 0, -1)]))[:_TICK_PLACES]:
+            traces = whole.traces[:after]
             before = self._written_before(task, number, [trace.position for trace in traces])
             with replica_of(inputs) as replica:
                 for _ in traces:
