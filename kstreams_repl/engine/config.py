@@ -333,7 +333,9 @@ KEYS: dict[str, Key] = {
         _at_least(0), 300_000, "Maximal length of an epoch without input (local Spark); 0: repl.epoch.ms."
     ),
     "repl.worker.pool": Key(
-        _one_of("own", "shared"), "own", "Spark's Python workers: the application's own pool, or one shared with other applications."
+        _one_of("own", "shared", "background"),
+        "own",
+        "Spark's Python workers: the application's own pool, one shared with other applications, or its own after the others (forks).",
     ),
     "repl.changelog.suppression": Key(_boolean, True, "Write one changelog record per key and commit when deployed."),
     "repl.commit.eager.ms": Key(

@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 import kstreams_repl as ks
 from kstreams_repl.host.kafka.clients import ClientSettings
+from kstreams_repl.host.spark.slots.worker_pools import BACKGROUND_NICE
 from kstreams_repl.repl.session.session_directory import SessionDirectory
 from tests.faults.paid_service import PaidService
 from tests.faults.paid_service import paying as ask
@@ -77,6 +79,8 @@ def test_a_fork_begins_at_a_commit_and_leaves_no_trace(session: ks.Session) -> N
     expected = dict(Counter(key for key, _, _ in words(0, 700)))
     later = dict(Counter(key for key, _, _ in words(500, 700)))
     settle(lambda: table(session, fork.outputs[out]) == {key: expected[key] + later[key] for key in later}, "the fork's output")
+    assert {psutil.Process(each.pid).nice() for each in fork.application.reports.instances.values()} == {BACKGROUND_NICE}
+    assert {psutil.Process(each.pid).nice() for each in app.reports.instances.values()} == {0}
     assert table(session, out) == expected
     assert {key: fork.application.store("counts").get(key) for key in expected} == {
         k: n + later.get(k, 0) for k, n in expected.items()

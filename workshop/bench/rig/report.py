@@ -110,15 +110,15 @@ count, sum and max of all rows. *Picture update*: all nodes of a running applica
     ),
     "past": (
         "The past",
-        """`./kstreams bench past`: a count (exactly once, two instances, a snapshot every 5 s, 20 kept) whose records are all processed; one row
-is asked for as of a commit, without a copy that an earlier question made. *Causes*: `app.why` for other keys and records each time. *Live*:
-seconds for five million more records, in turns with no question and with three (as of, debug, why).""",
+        """`./kstreams bench past`: a count (exactly once, two instances, a snapshot every 5 s, 20 kept) whose records are all
+processed; one row is asked for as of a commit, without a copy that an earlier question made. *Causes*: `app.why` for other keys
+and records each time. *Live*: seconds for five million more records, in turns with no question and with three (as of, debug, why).""",
     ),
     "fork": (
         "Forks",
-        """`./kstreams bench fork --rate 2000`: a count (exactly once, one instance) to which that many records/s come. *Until the fork runs*: from
-the call of `app.fork` until it has processed a record. *Without output*: the longest gap between two records at a `read_committed`
-consumer while the fork is promoted. *Of before*: the application's own speed, relative to that before the fork.""",
+        """`./kstreams bench fork --rate 2000`: a count (exactly once, one instance) to which that many records/s come. *Until the
+fork runs*: from the call of `app.fork` until it has processed a record. *Without output*: the longest gap between two records at a
+`read_committed` consumer while the fork is promoted. *Of before*: the application's own speed, relative to that before the fork.""",
     ),
     "queries": (
         "Queries of state",

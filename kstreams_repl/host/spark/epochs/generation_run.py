@@ -81,7 +81,7 @@ class GenerationRun:
             generation=plan.generation,
             tasks=[str(spec.task_id) for tasks in plan.assignment for spec in tasks],
             holder=self,
-            shared_pool=plan.config["repl.worker.pool"] == "shared",
+            pool=plan.config["repl.worker.pool"],
         )
         return self.query
 

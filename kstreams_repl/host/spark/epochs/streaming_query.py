@@ -114,7 +114,7 @@ def start_query(
     generation: int,
     tasks: Sequence[str] = (),
     holder: object,
-    shared_pool: bool = False,
+    pool: str = "own",
 ) -> RunningQuery:
     """Start the query.
 
@@ -125,7 +125,7 @@ def start_query(
     Args:
         tasks: names of the tasks; with more than a few hundred the row ``tasks`` is left out.
         holder: the owner of the worker pool (`release_pool`).
-        shared_pool: use the worker pool that all applications with this setting share.
+        pool: of `repl.worker.pool`.
         directory: the parent of the checkpoint directory.
     """
     from pyspark.sql import functions as f
@@ -141,7 +141,7 @@ def start_query(
             .option("numPartitions", instances)
             .load()
         )
-        with pool_of_functions(session, take_pool(application_id, instances, holder, shared=shared_pool)):
+        with pool_of_functions(session, take_pool(application_id, instances, holder, kind=pool)):
             ran = clock.mapInArrow(epoch, REPORT_DDL)
         reports = ran.observe(
             "epoch",

@@ -19,9 +19,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 POOL_VARIABLE = "KSTREAMS_POOL"
-SHARED_POOL = "shared"
+SHARED_POOL, BACKGROUND = "shared", "background"
+BACKGROUND_NICE = 15
+"""Niceness of a background pool's workers: with two processors, all used, an application keeps nine tenths of its speed beside its fork."""
 PACKAGE_ROOT = str(Path(__file__).resolve().parents[4])
 """The directory of this package, for workers of a checkout that is not installed."""
+_OWN = "pool"
 _IDLE_WORKER_SECONDS = 70.0
 
 
@@ -40,22 +43,26 @@ _environment_lock = threading.Lock()
 _pools: dict[str, _Pool] = {}
 
 
-def take_pool(name: str, instances: int, holder: object, *, shared: bool = False) -> str:
+def take_pool(name: str, instances: int, holder: object, *, kind: str = "own") -> str:
     """Return the worker pool of an application: its own while it runs, afterwards free for the next one; or the shared one.
+
+    Args:
+        kind: of `repl.worker.pool`. A process cannot raise its priority again, so a background pool is never another application's own.
 
     In a shared pool an epoch gets the worker that was idle longest, so instances move between workers. Of the free pools it takes the
     application's last one, where its stores may be warm, else one whose workers have ended (Spark ends idle ones after a minute), else
     one with the required number of workers; their daemon, with all modules loaded, is still running.
     """
-    if shared:
+    if kind == SHARED_POOL:
         return SHARED_POOL
+    prefix = BACKGROUND if kind == BACKGROUND else _OWN
     with _lock:
         now = time.monotonic()
-        free = {number: pool for number, pool in _pools.items() if pool.holder is None or pool.holder is holder}
+        free = {number: pool for number, pool in _pools.items() if pool.holder in (None, holder) and number.startswith(prefix)}
         own = (number for number, pool in free.items() if pool.name == name and pool.workers == instances)
         cold = (number for number, pool in free.items() if now - pool.since > _IDLE_WORKER_SECONDS)
         alike = (number for number, pool in free.items() if pool.workers == instances)
-        chosen = next(chain(own, cold, alike), f"pool-{len(_pools)}")
+        chosen = next(chain(own, cold, alike), f"{prefix}-{len(_pools)}")
         _pools[chosen] = _Pool(holder, name, instances)
         return chosen
 
@@ -63,7 +70,7 @@ def take_pool(name: str, instances: int, holder: object, *, shared: bool = False
 def offer_pool(workers: int) -> str:
     """Return a pool for workers started in advance, used by the next application with this number of instances."""
     with _lock:
-        chosen = f"pool-{len(_pools)}"
+        chosen = f"{_OWN}-{len(_pools)}"
         _pools[chosen] = _Pool(None, "", workers, time.monotonic())
         return chosen
 

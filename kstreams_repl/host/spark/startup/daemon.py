@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 
+from kstreams_repl.host.spark.slots.worker_pools import BACKGROUND, BACKGROUND_NICE, POOL_VARIABLE
 from kstreams_repl.host.spark.startup.fork_server import serve, stand_in
 
 WITHOUT_THREADS = {
@@ -82,6 +83,8 @@ def main() -> None:
     from pyspark import daemon  # not before: a process that only stands in for a daemon does without
 
     end_workers_with_this_process()
+    if os.environ.get(POOL_VARIABLE, "").startswith(BACKGROUND):
+        os.nice(BACKGROUND_NICE)
     daemon.manager()  # type: ignore[no-untyped-call,unused-ignore]
 
 

@@ -41,6 +41,14 @@ def test_another_application_takes_over_a_pool_that_is_free_and_as_large() -> No
     assert take_pool("c", 2, object()) == pool
 
 
+def test_a_background_pool_is_never_an_applications_own() -> None:
+    first = object()
+    pool = take_pool("a.next", 1, first, kind="background")
+    release_pool(first)
+    assert take_pool("a", 1, object()) != pool
+    assert take_pool("a.other", 1, object(), kind="background") == pool
+
+
 def test_whoever_was_taken_over_gives_back_only_what_is_its_own() -> None:
     before, after = object(), object()
     reserve_slots(EIGHT, "a", 4, before)

@@ -132,6 +132,7 @@ def _config(
         "num.stream.threads": 1,  # the parent's instances are more
         "num.threads.per.task": 1,
         "repl.openlineage.url": None,
+        "repl.worker.pool": "background",  # the parent keeps its speed
         "repl.snapshot.interval.ms": _NEVER_MS,
         # deletions are kept as long as the base, which the changelogs follow
         "topic.delete.retention.ms": FOR_EVER,
