@@ -11,6 +11,7 @@ BENCHES = {
     "batch": "workshop.bench.batch",
     "async": "workshop.bench.calls",
     "control": "workshop.bench.control",
+    "costs": "workshop.bench.costs",
     "many-applications": "workshop.bench.many_applications",
     "engine": "workshop.bench.engine",
     "first-result": "workshop.bench.first_result",

@@ -50,12 +50,12 @@ def main(
     def cases(testbed: Testbed) -> Iterator[Case]:
         with nexmark_values.opened(format, testbed) as (values, shared):
             for name in chosen:
-                yield _case(shared, settings, name, events * QUERIES[name].scale, values)
+                yield case_of(shared, settings, name, events * QUERIES[name].scale, values)
 
     compare(BENCH, cases, repeat="--query", **comparison)
 
 
-def _case(testbed: Testbed, settings: Settings, name: str, events: int, values: Values) -> QueryCase:
+def case_of(testbed: Testbed, settings: Settings, name: str, events: int, values: Values) -> QueryCase:
     kept_in = "" if values.format == JSON else f"{values.format}-"
     prefix = f"nexmark-{kept_in}{events}"
     first_ms = int(time.time() * 1000) // 60_000 * 60_000 - events // nexmark_events.EVENTS_PER_MS

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -21,7 +21,7 @@ from workshop.bench.lag_trend import LagTrend, observe_lag
 from workshop.bench.peers.kafka_streams import KAFKA_STREAMS, KafkaStreamsPeer
 from workshop.bench.rig import json_output
 from workshop.bench.rig.comparison import Case, both_systems, compare, comparison_options
-from workshop.bench.rig.deployed import Settings
+from workshop.bench.rig.deployed import Clients, Settings
 from workshop.bench.rig.query_cases import QueryCase, query_case
 from workshop.bench.rig.testbed import Testbed
 from workshop.bench.rig.theodolite_queries import QUERIES, group_rows, rows_of
@@ -61,6 +61,7 @@ def main(
     bootstrap: str | None,
     directory: Path | None,
     runs: int,
+    clients: tuple[Clients, ...],
 ) -> None:
     """Print a line after each run, and one per query with the ratio. Exit status 1 when outputs differ, or cannot be compared."""
     settings = Settings(guarantee, instances, commit_ms, max_seconds=max_seconds)
@@ -71,8 +72,9 @@ def main(
             for name in chosen:
                 yield _case(testbed, settings, name, records * QUERIES[name].scale, sensors)
 
-        compare(BENCH, cases, runs=runs, peer=peer, bootstrap=bootstrap, directory=directory, repeat="--query")
+        compare(BENCH, cases, runs=runs, peer=peer, bootstrap=bootstrap, directory=directory, clients=clients, repeat="--query")
         return
+    settings = replace(settings, clients=clients[-1])
     loads = [load << number for number in range(doublings + 1)]
     with both_systems(peer, bootstrap, directory) as (testbed, jvm):
         for name in chosen:

@@ -13,6 +13,7 @@ import ast
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from kstreams_repl.engine.operators.fields_read import fields_read
 from kstreams_repl.engine.operators.operator import Process
 from kstreams_repl.system.syntax import parse
 
@@ -48,6 +49,7 @@ class Inline(NamedTuple):
         key_serde: the serde whose serialized key the lines need in `data`.
         before, after: lines before and after the loop.
         rekeyed: the same for a loop that does not have the serialized key, because a node above has changed it; None: there are none.
+        resends: the serde of a sink's values, which may leave as the bytes that were read if they are equal values; None: they may not.
     """
 
     node: str
@@ -61,6 +63,7 @@ class Inline(NamedTuple):
     before: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
     rekeyed: Inline | None = None
+    resends: Serde | None = None
 
 
 def inline_of(entry: Process) -> Inline | None:
@@ -155,6 +158,35 @@ def loop_lines(body: list[ast.stmt], free: frozenset[str], roles: Roles, slots: 
         before,
         after,
     )
+
+
+def fields_of_value(statement: ast.stmt, names: Mapping[str, object]) -> frozenset[str] | None:
+    """Return the fields of `value` that a line reads through functions; None: it may do anything with it.
+
+    Args:
+        names: the values of the names that begin with `its_`, without it.
+    """
+    known: set[int] = set()
+    fields: set[str] = set()
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Call):
+            for position, argument in enumerate(node.args):
+                if _name(argument) == "value":
+                    read = fields_read(names.get(_name(node.func).removeprefix(OWN)), position)
+                    if read is None:
+                        return None
+                    fields |= read
+                    known.add(id(argument))
+        elif isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Is | ast.IsNot) and _is_none(node.comparators[0]):
+            known.add(id(node.left))
+        elif _name(node) == "value" and isinstance(node.ctx, ast.Load) and id(node) not in known:  # type: ignore[attr-defined]
+            return None
+    return frozenset(fields)
+
+
+def replaces_value(statement: ast.stmt) -> bool:
+    """Return whether a line, or one in it, assigns another value to `value`."""
+    return any(_name(node) == "value" and isinstance(node.ctx, ast.Store) for node in ast.walk(statement))  # type: ignore[attr-defined]
 
 
 class _Work:
@@ -314,6 +346,10 @@ class _Returns(ast.NodeTransformer):
 
 def _name(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else ""
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _called(statement: ast.stmt) -> str:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from math import isfinite
-from typing import Any
+from typing import Any, TypedDict
 
 import orjson
 from msgspec import DecodeError
@@ -21,6 +22,8 @@ from kstreams_repl.system.errors import SerializationError
 
 _dumps = orjson.dumps
 _loads: Callable[[Any], Any] = Decoder().decode
+_typed_dict: Any = TypedDict
+"""For names that are known at run time only."""
 _UNREADABLE = (DecodeError, UnicodeDecodeError, RecursionError)
 _odd_writes = [0]
 """How many values were written by `_serialize_odd`; what orjson writes is what it writes again after reading it."""
@@ -102,6 +105,26 @@ def _deserialize_many(column: Sequence[bytes | None]) -> list[Any]:
         return list(map(_deserialize, column))
 
 
+@lru_cache(maxsize=256)
+def _deserialize_fields(fields: frozenset[str], *, plain: bool = False) -> Callable[[Sequence[bytes | None]], list[Any]]:
+    """Return a reader (`DeserializeFields`): msgspec checks the syntax of other fields, and skips them."""
+    scalar = str | int | float | bool | None
+    some: Any = _typed_dict("Fields", dict.fromkeys(sorted(fields), scalar if plain else Any), total=False)
+    read = Decoder(some).decode if plain else Decoder(some | list | scalar).decode
+
+    def read_some(column: Sequence[bytes | None]) -> list[Any]:
+        try:
+            return list(map(read, column))  # type: ignore[arg-type]
+        except (*_UNREADABLE, TypeError):
+            return _deserialize_many(column)
+
+    def read_plain(column: Sequence[bytes | None]) -> list[Any]:
+        b"".join(filter(None, column)).decode()
+        return [None if data is None else read(data) for data in column] if None in column else list(map(read, column))  # type: ignore[arg-type]
+
+    return read_plain if plain else read_some
+
+
 def _deserialize_odd(data: bytes, cause: Exception) -> object:
     try:
         return json.loads(bytes(data).decode("utf-8", "replace"))
@@ -128,3 +151,4 @@ JSON = Serde(
     none_safe=True,
     deserialize_many=_deserialize_many,
 )
+JSON.deserialize_fields = _deserialize_fields

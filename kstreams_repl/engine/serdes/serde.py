@@ -13,10 +13,21 @@ and serialize later; all other values are serialized at once, so that an in-plac
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from kstreams_repl.system.errors import CallError, SerializationError
 from kstreams_repl.system.types import Deserialize, is_async
+
+
+class DeserializeFields(Protocol):
+    """Of a serde that can leave out fields of objects: returns a `deserialize_many` for callers that look only at these fields.
+
+    With `plain=True` it is for callers that send the bytes on: it raises if a value is no object, if one of the fields can be changed in
+    place, or if other readers might read something else.
+    """
+
+    def __call__(self, fields: frozenset[str], *, plain: bool = False) -> Callable[[Sequence[bytes | None]], list[Any]]: ...
+
 
 Serializer = Callable[[Any], bytes | None]
 Deserializer = Callable[[bytes | None], Any]
@@ -71,6 +82,7 @@ class Serde:
         "base_key_suffix",
         "layout",
         "deserialize_many",
+        "deserialize_fields",
         "ascii_safe",
         "record_schema",
         "reads_header_ids",
@@ -116,6 +128,7 @@ class Serde:
         self.base_key_suffix = base_key_suffix
         self.layout = layout
         self.deserialize_many = deserialize_many
+        self.deserialize_fields: DeserializeFields | None = None
         self.ascii_safe = ascii_safe
         self.record_schema = record_schema
         self.reads_header_ids = reads_header_ids

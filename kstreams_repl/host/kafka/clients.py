@@ -65,7 +65,7 @@ _CONSUMER_WITHOUT_ENDS: Mapping[str, object] = {"fetch.wait.max.ms": 500}
 and the ends of partitions without records are only part of the reported lag. Answers to idle consumers are work for both sides.
 """
 _CONSUMER_FIXED: Mapping[str, object] = {"enable.auto.commit": False, "enable.auto.offset.store": False, "auto.offset.reset": "error"}
-_PRODUCER: Mapping[str, object] = {
+PRODUCER_DEFAULTS: Mapping[str, object] = {
     "linger.ms": 10,
     "compression.type": "lz4",
     "batch.size": 1_000_000,
@@ -294,7 +294,7 @@ def make_producer(
         on_delivery_error: called with (error, message) for each record that could not be delivered, during `poll` and `flush`. Successful
             deliveries cause no callback, which keeps the cost low at a million records per second.
     """
-    settings_of = {**_COMMON, **_PRODUCER, **settings.revealed("producer"), **_dotted(overrides), **_PRODUCER_FIXED}
+    settings_of = {**_COMMON, **PRODUCER_DEFAULTS, **settings.revealed("producer"), **_dotted(overrides), **_PRODUCER_FIXED}
     if on_delivery_error is not None:
         settings_of |= {"on_delivery": on_delivery_error, "delivery.report.only.error": True}
     return _make(_Producer, settings_of, settings, events)

@@ -112,8 +112,8 @@ public final class StreamsPeer {
             throw new IllegalStateException("the application failed", failure.get());
         }
         System.out.printf(Locale.ROOT,
-            "{\"records\": %d, \"measured\": %d, \"seconds\": %.4f, \"cpu_seconds\": %.2f, \"closed\": %b}%n",
-            records, records - before, seconds, cpu, closed);
+            "{\"records\": %d, \"measured\": %d, \"seconds\": %.4f, \"cpu_seconds\": %.2f, \"closed\": %b, \"sending\": \"%s\"}%n",
+            records, records - before, seconds, cpu, closed, sending());
         System.out.flush();
     }
 
@@ -190,12 +190,21 @@ public final class StreamsPeer {
         settings.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         settings.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         settings.put("auto.offset.reset", "earliest");
-        settings.put("producer.linger.ms", option("linger-ms"));
-        settings.put("producer.compression.type", option("compression"));
+        options.forEach((name, value) -> {
+            if (name.startsWith("producer.")) {
+                settings.put(name, value);
+            }
+        });
         if (!option("cache-bytes").isEmpty()) {
             settings.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, option("cache-bytes"));
         }
         return settings;
+    }
+
+    /** The producers' linger and compression, defaults included. */
+    private String sending() {
+        Map<String, Object> producer = new StreamsConfig(settings()).getProducerConfigs("");
+        return "linger " + producer.get("linger.ms") + " ms, " + producer.getOrDefault("compression.type", "none");
     }
 
     private String option(String name) {

@@ -28,7 +28,7 @@ from kstreams_repl.system.errors import KStreamsError
 from kstreams_repl.system.java import MINIMUM_MAJOR, major_version
 from workshop.bench.rig.deployed import Settings
 from workshop.bench.rig.processes import ProcessSampler, megabytes_in, tree
-from workshop.bench.rig.testbed import COMPRESSION, LINGER_MS, Testbed
+from workshop.bench.rig.testbed import Testbed
 from workshop.bench.rig.workloads import Topics
 
 KAFKA_STREAMS = "kafka-streams"
@@ -43,7 +43,7 @@ _ENDLESS, _ENDLESS_SECONDS = 1 << 62, 1 << 30
 @dataclass(frozen=True, slots=True)
 class PeerRun:
     """One run of the peer: records within its clock; `complete` if it processed every record of the input and closed normally;
-    `state_mb` is the size of its state directory after that."""
+    `state_mb` is the size of its state directory after that, `sending` the linger and compression of its producers."""
 
     records: int
     seconds: float
@@ -51,6 +51,7 @@ class PeerRun:
     rss_mb: int
     complete: bool
     state_mb: float = 0.0
+    sending: str = ""
 
     @property
     def rate(self) -> float:
@@ -221,7 +222,8 @@ class KafkaStreamsPeer(JavaPeer):
             result, sampler = self._run_java(given, settings.max_seconds, state)
             state_mb = megabytes_in(state)
         complete = result["records"] == records and result["closed"]
-        return PeerRun(result["measured"], result["seconds"], result["cpu_seconds"], sampler.peak_rss_mb, complete, state_mb)
+        measured, seconds, cpu_seconds = result["measured"], result["seconds"], result["cpu_seconds"]
+        return PeerRun(measured, seconds, cpu_seconds, sampler.peak_rss_mb, complete, state_mb, result["sending"])
 
     @contextmanager
     def running(
@@ -256,8 +258,7 @@ class KafkaStreamsPeer(JavaPeer):
             "output": topics.output,
             "threads": settings.instances,
             "commit-ms": settings.commit_ms,
-            "linger-ms": LINGER_MS,
-            "compression": COMPRESSION,
+            **{f"producer.{name}": value for name, value in settings.sending.items()},
             "state-dir": state,
             "cache-bytes": "" if settings.cache_bytes is None else settings.cache_bytes,
         }

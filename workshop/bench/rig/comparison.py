@@ -1,5 +1,6 @@
 """Cases measured one after the other, each by alternating our runs with those of Kafka Streams on the JVM: same broker, same topics, same
-commit interval, linger and compression, and the final outputs compared.
+commit interval, and the final outputs compared. Linger and compression are the same, or each system's defaults (`--clients`); given twice,
+the runs with both alternate, too.
 
 A line is printed after each run, with the median of the runs so far, so that an interrupted benchmark has reported what it measured.
 """
@@ -10,16 +11,17 @@ import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import click
 
+from kstreams_repl.host.kafka.clients import PRODUCER_DEFAULTS
 from kstreams_repl.system.errors import KStreamsError
 from workshop.bench.peers.kafka_streams import KAFKA_STREAMS, KafkaStreamsPeer, PeerRun, chosen_jdk, peer_option
 from workshop.bench.rig import json_output
-from workshop.bench.rig.deployed import MeasuredRun, Settings
+from workshop.bench.rig.deployed import DEFAULTS, TUNED, Clients, MeasuredRun, Settings
 from workshop.bench.rig.outputs import Output
 from workshop.bench.rig.testbed import Testbed, open_testbed, where
 
@@ -70,6 +72,14 @@ def comparison_options(*, runs: int) -> Callable[[Any], Any]:
         click.option("--commit-ms", type=click.IntRange(0), default=100, show_default=True),
         click.option("--runs", type=click.IntRange(1), default=runs, show_default=True),
         click.option("--max-seconds", type=click.IntRange(1), default=300, show_default=True, help="Of one run."),
+        click.option(
+            "--clients",
+            type=click.Choice([DEFAULTS, TUNED]),
+            multiple=True,
+            default=(TUNED,),
+            show_default=True,
+            help="Linger and compression of both systems' producers: 50 ms and lz4, or each system's defaults.",
+        ),
         peer_option,
         where,
     ]
@@ -102,12 +112,14 @@ def compare(
     peer: str | None,
     bootstrap: str | None,
     directory: Path | None,
+    clients: Sequence[Clients],
     repeat: str,
 ) -> None:
     """Measure cases and print their lines.
 
     Args:
         cases: makes them, and their topics, one after the other.
+        clients: settings of the producers, which take turns.
         repeat: the option that chooses one case, for the hint.
 
     Raises:
@@ -116,9 +128,14 @@ def compare(
     faults: list[str] = []
     with both_systems(peer, bootstrap, directory) as (testbed, jvm):
         for case in cases(testbed):
-            if fault := _measure(bench, case, runs, jvm):
-                click.echo(f"{case.name}: {fault}", err=True)
-                faults.append(f"{case.name}: {fault}")
+            turns = [_Turns(bench, _variant(case, each), jvm) for each in clients]
+            for number in range(1, runs + 1):
+                for turn in turns:
+                    turn.take(number, last=number == runs)
+            for turn in turns if jvm is not None else ():
+                if fault := turn.compare():
+                    click.echo(f"{turn.case.name}: {fault}", err=True)
+                    faults.append(f"{turn.case.name}: {fault}")
     if faults:
         raise KStreamsError(
             f"the output differs from Kafka Streams', or was not compared: {'; '.join(faults)}",
@@ -126,32 +143,51 @@ def compare(
         )
 
 
-def _measure(bench: str, case: Case, runs: int, peer: KafkaStreamsPeer | None) -> str | None:
-    """Alternate our runs with the peer's; return why the outputs of the last two are not known to be equal, or None."""
-    ours: list[MeasuredRun] = []
-    theirs: list[PeerRun] = []
+@dataclass(slots=True)
+class _Turns:
+    """The runs of one case, ours and the peer's alternately, and the outputs of the last two."""
+
+    bench: str
+    case: Case
+    peer: KafkaStreamsPeer | None
+    ours: list[MeasuredRun] = field(default_factory=list)
+    theirs: list[PeerRun] = field(default_factory=list)
     mine: Output | None = None
     other: Output | None = None
-    for number in range(1, runs + 1):
+
+    def take(self, number: int, *, last: bool) -> None:
+        """Run both systems once, print a line for each, and read the outputs of the last runs."""
+        case, read = self.case, last and self.peer is not None
         output = case.testbed.fresh_topic(f"{case.application}-{number}-out")
-        read = number == runs and peer is not None
-        ours.append(case.run(f"{case.application}-{number}", output))
-        _emit_ours(bench, case, ours)
-        mine = case.read(output) if read else None
+        self.ours.append(case.run(f"{case.application}-{number}", output))
+        _emit_ours(self.bench, case, self.ours)
+        self.mine = case.read(output) if read else None
         case.testbed.admin.delete_topics([output])
-        if peer is None:
-            continue
+        if self.peer is None:
+            return
         output = case.testbed.fresh_topic(f"out-{case.peer_application}-{number}")
-        theirs.append(case.run_peer(peer, f"{case.peer_application}-{number}", output))
-        _emit_theirs(bench, case, theirs)
-        other = case.read(output) if read and theirs[-1].complete else None
+        self.theirs.append(case.run_peer(self.peer, f"{case.peer_application}-{number}", output))
+        _emit_theirs(self.bench, case, self.theirs)
+        self.other = case.read(output) if read and self.theirs[-1].complete else None
         case.testbed.admin.delete_topics([output])
-    if peer is None:
-        return None
-    fault = fault_of(theirs, case.records, mine, other)
-    ratio = statistics.median(run.rate for run in ours) / statistics.median(run.rate for run in theirs)
-    json_output.emit(bench, f"{case.name} ratio", round(ratio, 2), "x", same_output=fault is None, records=case.records)
-    return fault
+
+    def compare(self) -> str | None:
+        """Print the ratio; return why the outputs of the last two runs are not known to be equal, or None."""
+        fault = fault_of(self.theirs, self.case.records, self.mine, self.other)
+        ratio = statistics.median(run.rate for run in self.ours) / statistics.median(run.rate for run in self.theirs)
+        fields = {"same_output": fault is None, "records": self.case.records, "clients": self.case.settings.clients}
+        json_output.emit(self.bench, f"{self.case.name} ratio", round(ratio, 2), "x", **fields)
+        return fault
+
+
+def _variant(case: Case, clients: Clients) -> Case:
+    """Return the case with these settings of the producers; its lines name them if they are the defaults."""
+    settings = replace(case.settings, clients=clients)
+    if clients == TUNED:
+        return replace(case, settings=settings)
+    names = (case.name, case.application, case.peer_application)
+    name, application, peer_application = (f"{given}{mark}{clients}" for given, mark in zip(names, " --", strict=True))
+    return replace(case, settings=settings, name=name, application=application, peer_application=peer_application)
 
 
 def fault_of(runs: Sequence[PeerRun], records: int, ours: Output | None, theirs: Output | None) -> str | None:
@@ -177,6 +213,7 @@ def _emit_ours(bench: str, case: Case, runs: Sequence[MeasuredRun]) -> None:
         broker_cpu_seconds=json_output.median([run.broker_cpu_seconds for run in runs], digits=1),
         peak_rss_mb=max(run.rss_mb + run.broker_rss_mb for run in runs),
         broker_rss_mb=max(run.broker_rss_mb for run in runs),
+        sending=_sending(case.settings),
         **case.fields(),
     )
 
@@ -188,8 +225,15 @@ def _emit_theirs(bench: str, case: Case, runs: Sequence[PeerRun]) -> None:
         runs,
         peak_rss_mb=max(run.rss_mb for run in runs),
         complete=all(run.complete for run in runs),
+        sending=runs[-1].sending,
         **(case.fields() | {"state_mb": runs[-1].state_mb or None}),
     )
+
+
+def _sending(settings: Settings) -> str:
+    """Return the linger and compression of our producers in a run."""
+    used = {**PRODUCER_DEFAULTS, **settings.sending}
+    return f"linger {used['linger.ms']} ms, {used['compression.type']}"
 
 
 def _emit(bench: str, name: str, runs: Sequence[MeasuredRun] | Sequence[PeerRun], **fields: object) -> None:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final, Literal
 
 from kstreams_repl import Topology
 from kstreams_repl.host.spark.instance_reports import ApplicationReport
@@ -22,6 +22,9 @@ from workshop.bench.rig.processes import ProcessSampler
 from workshop.bench.rig.testbed import COMPRESSION, LINGER_MS, Testbed, give_up
 from workshop.bench.rig.workloads import Topics
 
+Clients = Literal["defaults", "tuned"]
+DEFAULTS: Final[Clients] = "defaults"
+TUNED: Final[Clients] = "tuned"
 _POLL_SECONDS = 0.05
 
 
@@ -36,18 +39,24 @@ class Settings:
     max_seconds: int = 300
     cache_bytes: int | None = None
     """Size of the record cache; None: the default of each system."""
+    clients: Clients = TUNED
+    """The producers' linger and compression: the same on both systems, or the defaults of each."""
 
     def config(self) -> dict[str, Any]:
-        """Return Kafka Streams' settings, with the peer's linger and compression."""
+        """Return Kafka Streams' settings."""
         return {
             **({} if self.cache_bytes is None else {"statestore.cache.max.bytes": self.cache_bytes}),
             "processing.guarantee": self.guarantee,
             "num.stream.threads": self.instances,
             "commit.interval.ms": self.commit_ms,
             "repl.epoch.ms": self.epoch_ms,
-            "producer.linger.ms": LINGER_MS,
-            "producer.compression.type": COMPRESSION,
+            **{f"producer.{name}": value for name, value in self.sending.items()},
         }
+
+    @property
+    def sending(self) -> Mapping[str, object]:
+        """The settings of the producers that are given to both systems."""
+        return {"linger.ms": LINGER_MS, "compression.type": COMPRESSION} if self.clients == TUNED else {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from typing import Any
 import click
 
 from kstreams_repl.system.errors import KStreamsError
+from workshop.bench.rig.deployed import DEFAULTS
 from workshop.bench.rig.json_output import Line
 from workshop.bench.rig.record_schemas import FORMATS
 from workshop.bench.rig.targets import judged
@@ -36,7 +37,8 @@ for the named field, and whether it is met (`--strict`: the exit status is 1 if 
 
 The peer, unless a table names another, is Kafka Streams 4.3.1 on the JVM (`workshop/bench/peers/`): same broker (Kafka 4.3.1
 until 2026-11-26, 4.2.2 since), topics, commit
-interval, linger (50 ms) and compression (lz4), as many threads as we have instances, else its defaults; runs alternate."""
+interval, linger (50 ms) and compression (lz4), as many threads as we have instances, else its defaults; runs alternate.
+*Defaults* (`--clients defaults`): each system's own linger and compression, ours 10 ms and lz4, the peer's 100 ms and none."""
 _METHODS: Mapping[str, tuple[str, str]] = {
     "throughput": (
         "Throughput",
@@ -79,6 +81,14 @@ on the JVM (`--peer kafka-streams`).
 *functions*, *sql*, *map_batches*: the same filter and projection of JSON objects of 4 and of 20 fields (`--fields`).
 *groups*: the same aggregate by key by a function and by `sql` with GROUP BY (`--keys`). *to functions*: median of the ratios to
 the functions' run of the same turn.""",
+    ),
+    "costs": (
+        "Cost per record",
+        """`./kstreams bench costs`: Nexmark's queries deployed with one instance, exactly once, each system's default clients:
+microseconds of processor time per record of the input. The polling thread by samples of its stacks (py-spy): *consume* with the
+conversion to columns, *decode* and *encode* (serdes), *user* (functions), *engine* (loops and operators), *store* (caches, overlay,
+LMDB), *produce* (calls of the client), *commit*. *Clients*: librdkafka's own threads. *Floor*: a loop that does only this, for
+reading the input once and writing the output once; repartition topics and changelogs are not in it.""",
     ),
     "latency": (
         "Latency",
@@ -180,7 +190,7 @@ _BESIDE = {_PEER: "Kafka Streams", " parallel-consumer": "parallel-consumer", " 
 _SPREAD = ("min", "max")
 _ONLY_IN_THE_LINES = frozenset(
     "samples sent processed workload pace pool seconds sizes server_cores load_cores queries_per_s refused changes epoch_ms".split()
-    + ["records_per_second"]
+    + ["records_per_second", "sending", "clients"]
     + [f"{process}_{what}" for process in ("driver", "jvm", "workers", "broker") for what in ("cpu_seconds", "mb", "percent")]
 )
 """Fields that the tables leave out."""
@@ -300,20 +310,22 @@ def _comparison(cases: Mapping[str, Line]) -> str:
 
 def _nexmark(cases: Mapping[str, Line]) -> str:
     """Return the table of queries, and the geometric mean of the ratios of Nexmark's own."""
-    ratios = [line["value"] for case, line in cases.items() if re.fullmatch(rf"q\d+{_RATIO}", case)]
-    if not ratios:
-        return _queries(cases)
-    mean = statistics.geometric_mean(ratios)
-    verdict = "met" if mean >= _NEXMARK_MEAN else "NOT met"
-    return f"{_queries(cases)}\n\nGeometric mean of the ratios of q0 to q22: {mean:.2f} (target >= {_NEXMARK_MEAN}, {verdict})."
+    parts = [_queries(cases)]
+    for which, mark in ("", ""), (f" {DEFAULTS}", ", defaults"):
+        ratios = [line["value"] for case, line in cases.items() if re.fullmatch(rf"q\d+{which}{_RATIO}", case)]
+        if ratios:
+            mean = statistics.geometric_mean(ratios)
+            verdict = "met" if mean >= _NEXMARK_MEAN else "NOT met"
+            parts.append(f"Geometric mean of the ratios of {len(ratios)} queries{mark}: {mean:.2f} (target >= {_NEXMARK_MEAN}, {verdict}).")
+    return "\n\n".join(parts)
 
 
 def _queries(cases: Mapping[str, Line]) -> str:
-    """Return a table of queries: this package / the peer in each column; of other formats only the ratio."""
-    formats = [format for format in FORMATS if any(case.endswith(f" {format}{_RATIO}") for case in cases)]
+    """Return a table of queries: this package / the peer in each column; of defaults and other formats only the ratio."""
+    formats = [format for format in (DEFAULTS, *FORMATS) if any(case.endswith(f" {format}{_RATIO}") for case in cases)]
     rows = []
     for case, line in cases.items():
-        if case.endswith((_RATIO, _PEER, *FORMATS)):
+        if case.endswith((_RATIO, _PEER, DEFAULTS, *FORMATS)):
             continue
         peer, ratio = cases.get(case + _PEER, {}), cases.get(case + _RATIO, {})
         pairs = [

@@ -10,6 +10,7 @@ an error the coordinates are those of its record; the name of a loop's file and 
 
 from __future__ import annotations
 
+import ast
 import linecache
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -20,15 +21,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
 
-from kstreams_repl.engine.operators.loop_lines import OWN, Inline, inline_of
+from kstreams_repl.engine.operators.loop_lines import OWN, Inline, fields_of_value, inline_of, replaces_value
 from kstreams_repl.engine.operators.operator import Process
 from kstreams_repl.engine.processor.record_context import RecordContext
 from kstreams_repl.engine.runtime.batches.batch_mixing import Mixing
 from kstreams_repl.engine.runtime.batches.batch_node import BATCH_RECORDS
-from kstreams_repl.engine.runtime.queues.record_queue import READ_AHEAD, UNREAD
+from kstreams_repl.engine.runtime.queues.record_queue import READ_AHEAD, UNREAD, DeserializeMany
 from kstreams_repl.engine.runtime.task_context import TaskServices
 from kstreams_repl.engine.serdes import Serde
 from kstreams_repl.system.errors import is_interrupt
+from kstreams_repl.system.syntax import parse
 from kstreams_repl.system.types import Headers
 
 if TYPE_CHECKING:
@@ -69,6 +71,8 @@ _READ = {
 _COLUMNS = {
     "key": "keys", "value": "values", "data": "all_data", "offset": "offsets", "raw_key": "raw_keys", "raw_value": "raw_values",
 }  # fmt: skip
+_AS_READ = {f"{OWN}to_value(value)": "None if value is None else raw_value", f"{OWN}refuse(key, value, ": f"{OWN}refuse(key, None, "}
+"""Calls of a sink, and what replaces them if it sends the bytes of a value that no function has changed since they were read."""
 _INDENT = " " * 16
 _CLOCK = Inline(
     "",
@@ -89,6 +93,8 @@ class Fused(NamedTuple):
         data_of: makes the column of serialized keys; None if the loop needs none.
         nodes: the nodes that it contains, for tests and debugging.
         chunk: how many records it takes at most.
+        read_values: reads a column of values with the fields that the nodes read; None: whole values are read.
+        whole: the loop of whole values, for values that `read_values` does not take; None: it takes all.
     """
 
     run: Run
@@ -97,6 +103,8 @@ class Fused(NamedTuple):
     data_of: Callable[[Sequence[bytes | None]], Sequence[bytes | None]] | None
     nodes: tuple[str, ...]
     chunk: int = READ_AHEAD
+    read_values: DeserializeMany | None = None
+    whole: Fused | None = None
 
 
 def node_in_loop(file: str, line: int) -> str | None:
@@ -163,7 +171,21 @@ def fuse_source(
     ]
     run = _written(turns, parts, services)
     data_of = None if data_serde is None else _data_of(key_serde)
-    return Fused(run, keys, values, data_of, tuple(part.node for part in parts))
+    fused = Fused(run, keys, values, data_of, tuple(part.node for part in parts))
+    if value_serde.deserialize_fields is None or values is not Way.COLUMN:
+        return fused
+    last = parts[-1]
+    if last.resends is not None and last.resends.writes_like(value_serde):
+        text = "\n".join(last.lines)
+        for call, as_read in _AS_READ.items():
+            text = text.replace(call, as_read)
+        resending = [*parts[:-1], last._replace(lines=tuple(text.split("\n")))]
+        fields, replaced = _fields_of(resending)
+        if fields is not None and not replaced:
+            run = _written(turns, resending, services)
+            return fused._replace(run=run, read_values=value_serde.deserialize_fields(fields, plain=True), whole=fused)
+    fields, _ = _fields_of(parts)
+    return fused if fields is None else fused._replace(read_values=value_serde.deserialize_fields(fields))
 
 
 def fuse_rows(
@@ -205,6 +227,23 @@ def _way(name: str, serde: Serde, used: frozenset[str], tail: str | None) -> Way
     if tail is None and name not in used and serde.ascii_safe:
         return Way.SKIP
     return Way.TURN if serde.deserialize_many is None else Way.COLUMN
+
+
+def _fields_of(parts: Sequence[Inline]) -> tuple[frozenset[str] | None, bool]:
+    """Return the fields of values that the nodes read, None if they may do anything with a value, and whether one replaces the value."""
+    fields: set[str] = set()
+    replaced = False
+    for part in parts:
+        for statement in parse("\n".join(part.lines)).body:
+            read = fields_of_value(statement, part.names)
+            if read is None:
+                return None, False
+            fields |= read
+            if replaces_value(statement):
+                replaced = True
+                if isinstance(statement, ast.Assign):  # not only in one of its branches
+                    return frozenset(fields), True
+    return frozenset(fields), replaced
 
 
 def _tail(node: str, entry: Process) -> Inline:

@@ -8,6 +8,7 @@ from operator import index, itemgetter
 from typing import Any
 
 from kstreams_repl.engine.operators.kernel import kernel
+from kstreams_repl.engine.operators.loop_lines import inline_of
 from kstreams_repl.engine.operators.operator import NodeContext, Process
 from kstreams_repl.engine.operators.user_functions import takes_headers
 from kstreams_repl.engine.runtime.nodes.collector import Direct, RowSink, Send, placing, senders_of
@@ -101,7 +102,12 @@ def build_sink(node: SinkNode, context: NodeContext, services: TaskServices) -> 
         else:
             send(data, payload, timestamp, headers, None if place < 0 else place)
 
-    return kernel(context, sink, quick={"to_value", "partition", "produce"}, key_serde=key_serde)
+    entry = kernel(context, sink, quick={"to_value", "partition", "produce"}, key_serde=key_serde)
+    inline = inline_of(entry)
+    if inline is not None and node.topic in services.internal_topics:  # only the application itself reads it
+        rekeyed = None if inline.rekeyed is None else inline.rekeyed._replace(resends=value_serde)
+        entry.inline = inline._replace(resends=value_serde, rekeyed=rekeyed)  # type: ignore[attr-defined]
+    return entry
 
 
 def build_table_sink(name: str, table: TableFiles, context: NodeContext, services: TaskServices) -> Process:

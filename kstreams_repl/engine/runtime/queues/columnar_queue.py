@@ -106,7 +106,10 @@ class FusedQueue(RecordQueue):
         raw_keys, raw_values = batch.keys[start:stop], batch.values[start:stop]
         fused, source = self._fused, self.source
         keys = _column(fused.keys, raw_keys, source.deserialize_keys, (self.head_key,) if first else ())
-        values = _column(fused.values, raw_values, source.deserialize_values, (self.head_value,) if first else ())
+        values = _column(fused.values, raw_values, fused.read_values or source.deserialize_values, (self.head_value,) if first else ())
+        if values is None and fused.whole is not None:  # from now on: another value may be of that kind, too
+            fused = self._fused = fused.whole
+            values = _column(fused.values, raw_values, source.deserialize_values, ())
         if keys is None or values is None:
             return 0
         none = source.no_headers

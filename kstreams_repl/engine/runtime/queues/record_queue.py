@@ -90,9 +90,11 @@ def rows_from(batch: RecordBatch, source: Source, start: int) -> Iterator[Row]:
 
 
 def _chunks(batch: RecordBatch, source: Source, first: int) -> Iterator[Iterable[Row]]:
-    """Deserialize columns in chunks so small that the objects are still in the processor's cache when they are processed."""
-    for start in range(first, len(batch.offsets), READ_AHEAD):
-        chunk = slice(start, start + READ_AHEAD)
+    """Deserialize columns in chunks so small that the objects are still in the processor's cache when they are processed; the first record
+    alone, because often only a head is needed."""
+    count = len(batch.offsets)
+    for start, stop in pairwise([first, *range(first + 1, count, READ_AHEAD), count]):
+        chunk = slice(start, stop)
         raw_keys, raw_values, offsets = batch.keys[chunk], batch.values[chunk], batch.offsets[chunk]
         keys, values = _read_ahead(raw_keys, source.deserialize_keys), _read_ahead(raw_values, source.deserialize_values)
         headers = repeat(None, len(offsets)) if batch.headers is None else batch.headers[chunk]

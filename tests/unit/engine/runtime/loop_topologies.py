@@ -119,6 +119,31 @@ def aggregate_lengths() -> Topology:
     return builder.build()
 
 
+def fields_of_objects() -> Topology:
+    """Functions that read some fields of JSON objects."""
+    builder = StreamsBuilder()
+    kept = source(builder, serdes.json).filter(lambda key, value: value is not None and value.get("n", 0) != 3)
+    kept.map_values(lambda value: {"n": value.get("n"), "has_t": "t" in value}).to("out", key_serde=STRING, value_serde=serdes.json)
+    return builder.build()
+
+
+def rekeyed_objects() -> Topology:
+    """JSON objects that go on as they are, under a field as the key."""
+    builder = StreamsBuilder()
+    chosen = source(builder, serdes.json).select_key(lambda key, value: None if value is None else str(value.get("t")))
+    chosen.repartition(name="by-text", key_serde=STRING, value_serde=serdes.json).to("out", key_serde=STRING, value_serde=serdes.json)
+    return builder.build()
+
+
+def rekeyed_new_objects() -> Topology:
+    """Other JSON objects than those that were read, under another key."""
+    builder = StreamsBuilder()
+    made = source(builder, serdes.json).filter(lambda key, value: value is not None).map_values(lambda value: {"n": value.get("n")})
+    chosen = made.select_key(lambda key, value: str(value["n"]))
+    chosen.repartition(name="by-number", key_serde=STRING, value_serde=serdes.json).to("out", key_serde=STRING, value_serde=serdes.json)
+    return builder.build()
+
+
 def rekeyed() -> Topology:
     """The keys change on the way, so a node below that knows serialized keys is called."""
     builder = StreamsBuilder()

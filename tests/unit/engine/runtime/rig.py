@@ -63,6 +63,7 @@ class Rig:
         calls: Any = None,
         part: int = 0,
         outbox: Outbox | None = None,
+        internal: frozenset[str] = frozenset(),
     ) -> None:
         self.now = 0
         self.outbox = outbox or Outbox(partitions)
@@ -74,7 +75,8 @@ class Rig:
             if isinstance(node, SourceNode)
             for topic in node.topics
         }
-        spec = TaskSpec("app", subtopologies[0], TaskId(part, partition), self.inputs, StreamsConfig(DEFAULTS | dict(config or {})))
+        own = StreamsConfig(DEFAULTS | dict(config or {}))
+        spec = TaskSpec("app", subtopologies[0], TaskId(part, partition), self.inputs, own, internal_topics=internal)
         self.environment = environment or MemoryEnvironment()
         self.task = StreamTask(
             spec, environment=self.environment, collector=self.outbox, wall_clock=lambda: self.now, loop_threshold=loop_threshold

@@ -10,6 +10,7 @@ import pytest
 
 from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.engine.runtime.compiler.loop_codegen import Way, node_in_loop
+from kstreams_repl.engine.runtime.nodes.collector import Direct
 from kstreams_repl.engine.runtime.queues.columnar_queue import LOOP_THRESHOLD, FusedQueue
 from kstreams_repl.engine.runtime.task import StreamTask, TaskSpec
 from kstreams_repl.engine.stores.cache.write_back_cache import WriteBackCache
@@ -24,6 +25,7 @@ from tests.unit.engine.runtime.loop_topologies import (
     aggregate_lengths,
     count,
     count_read_by_others,
+    fields_of_objects,
     hopping,
     hopping_summaries,
     json_values,
@@ -31,6 +33,8 @@ from tests.unit.engine.runtime.loop_topologies import (
     reduce_to_longest,
     rekeyed,
     rekeyed_between_filters,
+    rekeyed_new_objects,
+    rekeyed_objects,
     source,
     stateless,
     summaries,
@@ -38,7 +42,7 @@ from tests.unit.engine.runtime.loop_topologies import (
     total,
     windows,
 )
-from tests.unit.engine.runtime.rig import Rig
+from tests.unit.engine.runtime.rig import Outbox, Rig
 
 CACHE = {"statestore.cache.max.bytes": 1_000_000}
 Row = tuple[Any, ...]
@@ -176,6 +180,87 @@ def test_poison_that_is_read_one_by_one_is_met_in_its_turn(monkeypatch: pytest.M
     assert outcome(json_values, given, config) == expected
     assert expected[1]["deserialization"] == 6
     assert sum(in_loops) > 400
+
+
+def objects(count: int = 500, seed: int = 3) -> list[Row]:
+    """JSON as it is written again: objects that lack fields or have more, other values, tombstones."""
+    pick = random.Random(seed)
+    more = ['"x":{"y":[1,2.5]}', '"big":123456789012345678901234567890', '"text":"\u00fc"', '"none":null']
+    made: list[Row] = []
+    for at in range(count):
+        fields = [f'"n":{pick.randrange(6)}', f'"t":"{pick.choice("abc")}"', *more]
+        text = "{" + ",".join(field for field in fields if pick.random() < 0.6) + "}"
+        made.append((b"k%d" % pick.randrange(9), None if pick.random() < 0.02 else text.encode(), at, None))
+    return made
+
+
+ODD_OBJECTS = [b"{", b'{"n":1,"t":', b'{"n":1,"x":"\xff"}', b'{"n":[1],"t":{"a":2}}', b'{"x":"\\ud800"}', b'{"x":NaN}']
+
+
+@pytest.mark.parametrize("odd", [None, *ODD_OBJECTS])
+def test_a_loop_that_reads_some_fields_gives_what_the_entries_give(odd: bytes | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = objects()
+    if odd is not None:
+        given[211] = (b"k", odd, 211, None)
+    config = {"deserialization.exception.handler": "continue"}
+    expected = by_entries(fields_of_objects, given, config)
+    in_loops = counted(monkeypatch)
+    assert outcome(fields_of_objects, given, config) == expected
+    assert sum(in_loops) > 200
+
+
+@pytest.mark.parametrize("odd", [None, b"3", b"null", b'{"t":[1]}', b'{"t":"a","x":"\xff"}', b"{"])
+def test_objects_that_only_change_their_key_go_on_as_they_were_read(odd: bytes | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop of whole values takes over at a value that is none of them."""
+    given = objects()
+    given[7] = (b"k", b'{ "t": "a", "n": 1.50 }', 7, None)
+    if odd == b"3":  # the function fails, as with whole values
+        with pytest.raises(StreamsProcessingError, match="'int' object has no attribute 'get'"):
+            sent_on([*given[:211], (b"k", odd, 211, None)])
+        return
+    if odd is not None:
+        given[211] = (b"k", odd, 211, None)
+    expected = sent_on(given, threshold=1 << 60)
+    in_loops = counted(monkeypatch)
+    sent = sent_on(given)
+    assert sum(in_loops) > 200
+    assert [read_back(one) for one in sent] == [read_back(one) for one in expected]
+    assert b'{ "t": "a", "n": 1.50 }' in [value for _, _, value, *_ in sent]
+
+
+class DirectOutbox(Outbox):
+    """As the collector of a deployed task, whose sinks call the client."""
+
+    def direct(self, topic: str, site: Any = None) -> Direct:
+        def produce(topic: str, value: Any, key: Any, partition: int, _: None, __: None, at: int, headers: Any = ()) -> None:
+            self.sent.append((topic, key, value, at, list(headers), partition))
+
+        return Direct(produce, pytest.fail, earliest=1, copies=True)
+
+
+def test_a_value_that_was_replaced_does_not_go_on_as_it_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = objects()
+    in_loops = counted(monkeypatch)
+    expected = sent_on(given, threshold=1 << 60, make=rekeyed_new_objects)
+    assert sent_on(given, make=rekeyed_new_objects) == expected
+    assert sum(in_loops) > 200
+    assert {value for _, _, value, *_ in expected} == {b'{"n":%d}' % number for number in range(6)} | {b'{"n":null}'}
+
+
+def sent_on(given: list[Row], threshold: int = LOOP_THRESHOLD, make: Callable[[], Topology] = rekeyed_objects) -> list[Any]:
+    config = CACHE | {"deserialization.exception.handler": "continue"}
+    outbox = DirectOutbox(3)
+    topology = make()
+    rig = Rig(topology, config, loop_threshold=threshold, outbox=outbox, internal=frozenset(topology.internal_topics))
+    put(rig, given)
+    while rig.run(60):
+        pass
+    return outbox.sent
+
+
+def read_back(sent: Any) -> Any:
+    topic, key, value, *rest = sent
+    return topic, key, serdes.json.deserialize(value), *rest
 
 
 @pytest.mark.parametrize("last", [b"3", None, b"1e999", b"123456789012345678901234567890", b'"a', b"1,2", b"NaN", b"[1", b""])
