@@ -58,15 +58,25 @@ class Case(ABC):
     def fields(self) -> dict[str, Any]:
         """Return further fields of the lines, as of the last run."""
 
+    def run_fields(self, runs: Sequence[MeasuredRun] | Sequence[PeerRun]) -> dict[str, Any]:
+        """Return further fields of the line of one system's runs."""
+        return {}
 
-def comparison_options(*, runs: int) -> Callable[[Any], Any]:
+    def ratio_fields(self, ours: Sequence[MeasuredRun], theirs: Sequence[PeerRun]) -> dict[str, Any]:
+        """Return further fields of the line of the ratio."""
+        return {}
+
+
+def comparison_options(*, runs: int, instances: bool = True) -> Callable[[Any], Any]:
     """Return a decorator that adds the options of a comparison to a command.
 
     Args:
         runs: how many, if nothing is said.
+        instances: False: without `--instances`.
     """
+    number = click.option("--instances", type=click.IntRange(1), default=2, show_default=True, help="Instances; threads of the peer.")
     options = [
-        click.option("--instances", type=click.IntRange(1), default=2, show_default=True, help="Instances; threads of the peer."),
+        *([number] if instances else []),
         click.option("--commit-ms", type=click.IntRange(0), default=100, show_default=True),
         click.option("--runs", type=click.IntRange(1), default=runs, show_default=True),
         click.option("--max-seconds", type=click.IntRange(1), default=300, show_default=True, help="Of one run."),
@@ -150,7 +160,8 @@ def _measure(bench: str, case: Case, runs: int, peer: KafkaStreamsPeer | None) -
         return None
     fault = fault_of(theirs, case.records, mine, other)
     ratio = statistics.median(run.rate for run in ours) / statistics.median(run.rate for run in theirs)
-    json_output.emit(bench, f"{case.name} ratio", round(ratio, 2), "x", same_output=fault is None, records=case.records)
+    more = case.ratio_fields(ours, theirs)
+    json_output.emit(bench, f"{case.name} ratio", round(ratio, 2), "x", same_output=fault is None, records=case.records, **more)
     return fault
 
 
@@ -178,6 +189,7 @@ def _emit_ours(bench: str, case: Case, runs: Sequence[MeasuredRun]) -> None:
         peak_rss_mb=max(run.rss_mb + run.broker_rss_mb for run in runs),
         broker_rss_mb=max(run.broker_rss_mb for run in runs),
         **case.fields(),
+        **case.run_fields(runs),
     )
 
 
@@ -189,6 +201,7 @@ def _emit_theirs(bench: str, case: Case, runs: Sequence[PeerRun]) -> None:
         peak_rss_mb=max(run.rss_mb for run in runs),
         complete=all(run.complete for run in runs),
         **(case.fields() | {"state_mb": runs[-1].state_mb or None}),
+        **case.run_fields(runs),
     )
 
 

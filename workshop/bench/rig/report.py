@@ -22,7 +22,7 @@ from workshop.bench.rig.record_schemas import FORMATS
 from workshop.bench.rig.targets import judged
 
 TITLE = "# Benchmarks"
-_RATIO, _PEER = " ratio", " kafka-streams"
+_RATIO, _PEER, _CORES = " ratio", " kafka-streams", "_cores"
 _INTRODUCTION = """Each command below prints one JSON line per measurement. This page renders the lines of `docs/measurements/`, which
 have more fields (numbers of records, processor time, lag, percentiles) than the tables show.
 
@@ -62,6 +62,13 @@ columns as for Nexmark.""",
         """`./kstreams bench theodolite --load R --doublings N`, exactly once: the largest of the tried loads, in records/s, whose lag
 does not grow ([criterion](theodolite.md)). *Next*: the load that was not held, and whether the lag or the producer was the limit; empty
 if all were held.""",
+    ),
+    "scale": (
+        "More instances",
+        """`./kstreams bench scale --peer kafka-streams`, exactly once: queries of Nexmark's benchmark with 1, 2, 4, ... instances, ours /
+as many threads of Kafka Streams. *Efficiency*: the rate divided by that of one instance times their number. *Busy*: the poll loops and
+stream threads; *no processor*: the share of time in which they could run and had none, because broker, driver or others had it;
+*without that*: records/s without this time, an estimate for a machine with free processors. *Processors*: kept busy by each part.""",
     ),
     "python-peers": (
         "Compared with other Python stream processors",
@@ -323,6 +330,31 @@ def _graded(ratio: Line) -> str:
     return f"{ratio['value']:.2f}{same}" + (f" NO: {ratio['target']}" if ratio.get("met") is False else "")
 
 
+def _scale(cases: Mapping[str, Line]) -> str:
+    """Return a table of numbers of instances: this package / the peer in each column, and the processors of each part."""
+    rows = []
+    for case, line in cases.items():
+        if case.endswith((_RATIO, _PEER)):
+            continue
+        both = [found for found in (line, cases.get(case + _PEER)) if found is not None]
+        ratio = cases.get(case + _RATIO, {})
+
+        def pair(name: str, both: list[Line] = both) -> str:
+            return " / ".join(_number(found[name]) for found in both if name in found)
+
+        names = ("efficiency", "busy_percent", "queued_percent", "without_queue")
+        free = _number(ratio["ratio_without_queue"]) if ratio else ""
+        parts = " / ".join(", ".join(_parts(found)) for found in both)
+        rows.append([case, pair("value"), _graded(ratio), *map(pair, names), free, parts])
+    head = ["query", "records/s", "ratio", "efficiency", "busy %", "no processor %", "without that", "ratio", "processors"]
+    return _markdown(head, rows)
+
+
+def _parts(line: Line) -> list[str]:
+    parts = {name.removesuffix(_CORES).replace("_", " "): value for name, value in line.items() if name.endswith(_CORES)}
+    return [f"{name} {parts[name]:g}" for name in sorted(parts, key=parts.__getitem__, reverse=True) if parts[name] >= 0.02]
+
+
 def _loads_held(cases: Mapping[str, Line]) -> str:
     """Return a table of the loads that were held; the loads that were tried, if none was."""
     held = {case.removesuffix(" load held"): line for case, line in cases.items() if case.endswith(" load held")}
@@ -432,6 +464,7 @@ _TABLES: Mapping[str, Callable[[Mapping[str, Line]], str]] = {
     "nexmark": _nexmark,
     "theodolite": _queries,
     "lag-trend": _loads_held,
+    "scale": _scale,
     "python-peers": _python_peers,
 }
 
