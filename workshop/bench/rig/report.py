@@ -162,11 +162,11 @@ the whole and the second half of the time. A Java heap grows until it is collect
     ),
     "state-growth": (
         "Growth of state",
-        """`./kstreams bench state-growth`: a count under exactly once over uniform keys, measured once every key is in the store.
-*Worker private*: memory of the largest worker without file pages, such as the memory-mapped store's;
-*peak rss*: all resident memory, the broker's too (the peer's: its JVM alone). *kill -9 to ready*: all workers are killed at once while
-20,000 records per second arrive, until every instance runs again; `restored`: changelog records that they read. *Of peer*: our time
-per record relative to the peer's.""",
+        """`./kstreams bench state-growth`: a count under exactly once over uniform keys, two instances, measured once every key is in the
+store; ours / Kafka Streams. *rekeyed* (`--case`): by another key, behind a repartition; *window*: by key and window; *stores*: so many
+counts of the stream; *nodes*: `map_values` before it. *Disk bytes per key*: of the local store's files; *ms per commit*: on average.
+*kill -9 to ready*: all workers are killed at once while 20,000 records per second arrive, until every instance runs again; `restored`:
+changelog records that they read.""",
     ),
 }
 _SKIPPED = ("bench", "case", "value", "unit")
@@ -355,6 +355,32 @@ def _parts(line: Line) -> list[str]:
     return [f"{name} {parts[name]:g}" for name in sorted(parts, key=parts.__getitem__, reverse=True) if parts[name] >= 0.02]
 
 
+def _growth(cases: Mapping[str, Line]) -> str:
+    """Return a table of costs with a column for each number of keys, this package / the peer, and a table of the other lines."""
+    found: dict[str, dict[int, tuple[Line, ...]]] = defaultdict(dict)
+    shown = set()
+    for case, line in cases.items():
+        keys = f", {line.get('keys', 0):,} keys"
+        if line["unit"] == "us/record" and keys in case and not case.endswith(_PEER) and not case.startswith("Kafka"):
+            both = tuple(cases[name] for name in (case, case + _PEER) if name in cases)
+            found[case.replace(keys, "")][line["keys"]] = both
+            shown |= {each["case"] for each in both}
+    if not found:
+        return _table(cases)
+    sizes = sorted({keys for lines in found.values() for keys in lines})
+    rows = []
+    for shape, lines in found.items():
+        for name, what in (("value", "us/record"), ("disk_bytes_per_key", "disk bytes per key"), ("commit_ms", "ms per commit")):
+            cells = [" / ".join(_number(each[name]) for each in lines.get(keys, ()) if name in each) for keys in sizes]
+            if any(cells):
+                rows.append([f"{shape}, {what}", *cells])
+    table = _markdown(["keys", *map(_number, sizes)], rows)
+    judged_lines = [lines[0] for each in found.values() for lines in each.values() if "target" in lines[0]]
+    targets = "\n".join(f"Target of {line['case']}: {_target(line)}." for line in judged_lines)
+    others = {case: line for case, line in cases.items() if case not in shown}
+    return "\n\n".join(text for text in (table, targets, _table(others) if others else "") if text)
+
+
 def _loads_held(cases: Mapping[str, Line]) -> str:
     """Return a table of the loads that were held; the loads that were tried, if none was."""
     held = {case.removesuffix(" load held"): line for case, line in cases.items() if case.endswith(" load held")}
@@ -465,6 +491,7 @@ _TABLES: Mapping[str, Callable[[Mapping[str, Line]], str]] = {
     "theodolite": _queries,
     "lag-trend": _loads_held,
     "scale": _scale,
+    "state-growth": _growth,
     "python-peers": _python_peers,
 }
 
