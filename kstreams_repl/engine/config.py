@@ -213,7 +213,12 @@ KEYS: dict[str, Key] = {
     "bootstrap.servers": Key(_optional_text, None, "Broker addresses, host:port, comma separated."),
     "processing.guarantee": Key(_one_of(AT_LEAST_ONCE, EXACTLY_ONCE_V2), AT_LEAST_ONCE, "exactly_once_v2 or at_least_once."),
     "commit.interval.ms": Key(_at_least(0), 100, "Longest time between commits, in both guarantees (a documented divergence)."),
-    "num.stream.threads": Key(_at_least(1), 1, "Number of instances; each is one Spark Python worker."),
+    "num.stream.threads": Key(
+        _at_least(1),
+        1,
+        "Number of instances; each is one Spark Python worker. If it is not given, a deploy on a local Spark takes as many as the "
+        "processors and the partitions allow (host/spark/planning/instance_count.py).",
+    ),
     "num.processing.threads": Key(_at_least(1), 1, "Processing threads in an instance; 1 runs inline with polling."),
     "num.threads.per.task": Key(
         _at_least(1), 1, "Threads on which a task's stateless functions run at the same time (KIP-311); at most num.stream.threads."

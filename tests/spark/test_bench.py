@@ -58,6 +58,17 @@ def test_a_query_of_nexmark_has_a_line_after_each_run(broker: Any) -> None:
 
 @pytest.mark.slow
 @with_peer
+def test_instances_beside_threads_of_kafka_streams_show_the_processors_of_each_part(broker: Any) -> None:
+    tiny = ["--query", "rekeyed", "--events", "6000", "--instances", "1", "--instances", "3", "--peer", "kafka-streams"]
+    lines = {line["case"]: line for line in bench(broker, "scale", *tiny)}
+    for case in ("rekeyed, 1 instance", "rekeyed, 3 instances"):
+        assert lines[f"{case} ratio"]["same_output"] and lines[case]["partitions"] == 6
+        assert lines[case]["poll_loop_cores"] > 0 and lines[f"{case} kafka-streams"]["stream_threads_cores"] > 0
+        assert lines[case]["efficiency"] > 0
+
+
+@pytest.mark.slow
+@with_peer
 @pytest.mark.parametrize("format", ["avro", "protobuf"])
 def test_queries_of_nexmark_over_values_with_schemas_put_out_what_kafka_streams_does(broker: Any, format: str) -> None:
     """Read only, in the store of a join, in a repartition topic; q9 copies a whole value."""
@@ -119,6 +130,11 @@ def test_a_load_is_tried_on_both_systems_and_their_topics_are_deleted(broker: An
 @with_peer
 def test_growth_beside_kafka_streams_compares_both_with_their_own_smallest_store(broker: Any) -> None:
     sizes = ["--keys", "500", "--keys", "2000", "--warm", "3000", "--records", "5000"]
+    shape = ["--case", "rekeyed", "--stores", "2", "--nodes", "3", "--partitions", "2"]
+    one = bench(broker, "state-growth", *shape, *sizes[:2], *sizes[4:], "--peer", "kafka-streams")
+    for system, line in zip((" kafka-streams", ""), one, strict=True):  # no kill: it belongs to a plain count
+        assert line["case"] == f"rekeyed, 500 keys, 2 stores, 3 nodes, 2 partitions{system}"
+        assert line["disk_bytes_per_key"] > 0 and line["commit_ms"] > 0
     lines = {line["case"]: line for line in bench(broker, "state-growth", *sizes, "--peer", "kafka-streams")}
     assert all(lines[f"count, {keys} keys{system}"]["value"] > 0 for keys in ("500", "2,000") for system in ("", " kafka-streams"))
     assert lines["count, largest to smallest"]["unit"] == lines["count, largest to smallest kafka-streams"]["unit"] == "x"

@@ -16,3 +16,9 @@ def sigint(request: pytest.FixtureRequest) -> Iterator[None]:
         signal.siginterrupt(signal.SIGINT, False)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(autouse=True)
+def one_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an application without ``num.stream.threads`` has, and a deploy reports, does not depend on the machine of the tests."""
+    monkeypatch.setattr("kstreams_repl.host.spark.planning.instance_count.processors", lambda: 1)

@@ -25,6 +25,7 @@ BENCHES = {
     "queries": "workshop.bench.queries",
     "report": "workshop.bench.rig.report",
     "restore": "workshop.bench.restore",
+    "scale": "workshop.bench.scale",
     "sql": "workshop.bench.sql",
     "state-growth": "workshop.bench.state_growth",
     "tables": "workshop.bench.tables",

@@ -46,8 +46,8 @@ from kstreams_repl.host.spark.instance_reports import ApplicationReport, read_re
 from kstreams_repl.host.spark.lineage import Lineage
 from kstreams_repl.host.spark.planning.plan_builder import application_id_of, make_plan, with_queries
 from kstreams_repl.host.spark.planning.plan_serialization import pack
-from kstreams_repl.host.spark.slots.spark_slots import is_cluster
-from kstreams_repl.host.spark.startup.spark_session import LOCAL_SLOTS, ensure_alive, get_session
+from kstreams_repl.host.spark.slots.spark_slots import LOCAL_SLOTS, free_slots, is_cluster
+from kstreams_repl.host.spark.startup.spark_session import ensure_alive, get_session
 from kstreams_repl.system.errors import (
     ApplicationFailedError,
     BrokerUnavailableError,
@@ -355,6 +355,7 @@ class Deployment:
             journal_start=generations.end(),
             failpoints=self._failpoints,
             version=generations.version if self.version is None else self.version.number,
+            free_slots=free_slots(self.application_id, str(session.sparkContext.master)),
         )
         plan, bounded = bounded_plan(admin, self.topology, plan, generations.run)
         if self.config["application.server"]:

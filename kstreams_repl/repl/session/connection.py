@@ -9,8 +9,10 @@ from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.serdes.schemas.schema_registry import PREFIX, settings_of
 from kstreams_repl.host.kafka.clients import ClientSettings, ensure_reachable
 from kstreams_repl.host.kafka.embedded.jars import cache_directory, locked_jars
+from kstreams_repl.host.spark.planning.instance_count import SETTING, processors
 from kstreams_repl.host.spark.startup.prestart import start_ahead
 from kstreams_repl.repl.session.broker import SessionRegistry
+from kstreams_repl.repl.session.cluster_client import DEFAULT_PARTITIONS
 from kstreams_repl.repl.session.progress_messages import Report, default_report
 from kstreams_repl.repl.session.session import Session
 from kstreams_repl.repl.session.session_directory import SessionDirectory
@@ -91,12 +93,17 @@ def connect(
         report=report or default_report,
     )
     if spark is None and (os.environ.get("KSTREAMS_PRESTART") != "0" if prestart is None else prestart):
-        session.client.spark.prestart = start_ahead(session.master, len(StreamsConfig(session.config).thread_groups))
+        session.client.spark.prestart = start_ahead(session.master, _expected_instances(StreamsConfig(session.config)))
     if registry is not None:
         session.client.at_close.append(registry.stop)
     close_at_exit(session)
     _latest[:] = [(asked, session)]
     return session
+
+
+def _expected_instances(config: StreamsConfig) -> int:
+    """Return how many instances the first application will probably have."""
+    return len(config.thread_groups) if SETTING in config.given else min(processors(), DEFAULT_PARTITIONS)
 
 
 def current_session() -> Session | None:

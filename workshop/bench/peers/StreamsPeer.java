@@ -11,6 +11,7 @@ import java.util.Properties;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.atomic.LongAdder;
+import java.util.stream.DoubleStream;
 import org.apache.kafka.common.serialization.Serde;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.common.utils.Bytes;
@@ -20,6 +21,7 @@ import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
 import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse;
 import org.apache.kafka.streams.kstream.Grouped;
+import org.apache.kafka.streams.kstream.KGroupedStream;
 import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.Materialized;
@@ -87,6 +89,7 @@ public final class StreamsPeer {
         }
         long before = after == 0 ? 0 : seen.sum();
         long began = System.nanoTime();
+        long beganMs = System.currentTimeMillis();
         double cpuBefore = cpuSeconds();
         while (seen.sum() < wanted && failure.get() == null && System.nanoTime() < deadline) {
             Thread.sleep(2);
@@ -105,6 +108,7 @@ public final class StreamsPeer {
         }
         double seconds = (ended - began) / 1e9;
         long records = seen.sum();
+        double commitMs = threadMetrics(streams, "commit-latency-avg").average().orElse(0);
         CloseOptions leaving = CloseOptions.timeout(Duration.ofSeconds(30))
             .withGroupMembershipOperation(CloseOptions.GroupMembershipOperation.LEAVE_GROUP);
         boolean closed = streams.close(leaving); // commits what is processed
@@ -112,8 +116,9 @@ public final class StreamsPeer {
             throw new IllegalStateException("the application failed", failure.get());
         }
         System.out.printf(Locale.ROOT,
-            "{\"records\": %d, \"measured\": %d, \"seconds\": %.4f, \"cpu_seconds\": %.2f, \"closed\": %b, \"sending\": \"%s\"}%n",
-            records, records - before, seconds, cpu, closed, sending());
+            "{\"records\": %d, \"measured\": %d, \"began_ms\": %d, \"seconds\": %.4f, \"cpu_seconds\": %.2f, "
+            + "\"commit_ms\": %.2f, \"closed\": %b, \"sending\": \"%s\"}%n",
+            records, records - before, beganMs, seconds, cpu, commitMs, closed, sending());
         System.out.flush();
     }
 
@@ -157,10 +162,30 @@ public final class StreamsPeer {
                 .count(Materialized.<String, Long, WindowStore<Bytes, byte[]>>as("hours").withRetention(Duration.ofDays(10)))
                 .toStream()
                 .to(out, Produced.with(WindowedSerdes.timeWindowedSerdeFrom(String.class, 3_600_000), LONG));
+            case "grown-count", "grown-rekeyed", "grown-window" -> grown(workload, stream, out);
             case "join" -> stream.join(users, (value, row) -> row + "|" + parsed(value).get("amount").asInt()).to(out);
             default -> throw new IllegalArgumentException(workload);
         }
         return builder;
+    }
+
+    /** Counts of `state_growth.py`: so many nodes, then so many counts of one kind. */
+    private void grown(String kind, KStream<String, String> stream, String out) {
+        for (int node = 0; node < Integer.parseInt(option("nodes")); node++) {
+            stream = stream.mapValues(value -> value);
+        }
+        KGroupedStream<String, String> groups = kind.equals("grown-rekeyed") ? stream.groupBy((key, value) -> value) : stream.groupByKey();
+        for (int store = 0; store < Integer.parseInt(option("stores")); store++) {
+            String name = "counts-" + store;
+            if (kind.equals("grown-window")) {
+                groups.windowedBy(TimeWindows.ofSizeWithNoGrace(Duration.ofSeconds(1)))
+                    .count(Materialized.as(name))
+                    .toStream()
+                    .to(out, Produced.with(WindowedSerdes.timeWindowedSerdeFrom(String.class, 1000), LONG));
+            } else {
+                groups.count(Materialized.as(name)).toStream().to(out, Produced.with(TEXT, LONG));
+            }
+        }
     }
 
     private void saw() {
@@ -172,11 +197,14 @@ public final class StreamsPeer {
 
     /** Records processed by all threads, those of repartition topics included. */
     private static double processed(KafkaStreams streams) {
+        return threadMetrics(streams, "process-total").sum();
+    }
+
+    private static DoubleStream threadMetrics(KafkaStreams streams, String name) {
         return streams.metrics().values().stream()
-            .filter(metric -> metric.metricName().name().equals("process-total")
-                && metric.metricName().group().equals("stream-thread-metrics"))
+            .filter(metric -> metric.metricName().name().equals(name) && metric.metricName().group().equals("stream-thread-metrics"))
             .mapToDouble(metric -> (Double) metric.metricValue())
-            .sum();
+            .filter(Double::isFinite);
     }
 
     private Properties settings() {

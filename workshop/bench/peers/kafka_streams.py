@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -29,6 +29,7 @@ from kstreams_repl.system.java import MINIMUM_MAJOR, major_version
 from workshop.bench.rig.deployed import Settings
 from workshop.bench.rig.processes import ProcessSampler, megabytes_in, tree
 from workshop.bench.rig.testbed import Testbed
+from workshop.bench.rig.thread_times import PartTimes
 from workshop.bench.rig.workloads import Topics
 
 KAFKA_STREAMS = "kafka-streams"
@@ -43,7 +44,8 @@ _ENDLESS, _ENDLESS_SECONDS = 1 << 62, 1 << 30
 @dataclass(frozen=True, slots=True)
 class PeerRun:
     """One run of the peer: records within its clock; `complete` if it processed every record of the input and closed normally;
-    `state_mb` is the size of its state directory after that, `sending` the linger and compression of its producers."""
+    `state_mb` is the size of its state directory after that; `sending`: linger and compression of its producers; `began`: seconds since
+    1970; `commit_ms`: of a commit on average."""
 
     records: int
     seconds: float
@@ -52,6 +54,9 @@ class PeerRun:
     complete: bool
     state_mb: float = 0.0
     sending: str = ""
+    began: float = 0.0
+    commit_ms: float = 0.0
+    threads: PartTimes = field(default_factory=dict, repr=False)
 
     @property
     def rate(self) -> float:
@@ -222,8 +227,17 @@ class KafkaStreamsPeer(JavaPeer):
             result, sampler = self._run_java(given, settings.max_seconds, state)
             state_mb = megabytes_in(state)
         complete = result["records"] == records and result["closed"]
-        measured, seconds, cpu_seconds = result["measured"], result["seconds"], result["cpu_seconds"]
-        return PeerRun(measured, seconds, cpu_seconds, sampler.peak_rss_mb, complete, state_mb, result["sending"])
+        return PeerRun(
+            result["measured"],
+            result["seconds"],
+            result["cpu_seconds"],
+            sampler.peak_rss_mb,
+            complete,
+            state_mb,
+            began=result["began_ms"] / 1000,
+            commit_ms=result["commit_ms"],
+            sending=result["sending"],
+        )
 
     @contextmanager
     def running(

@@ -60,15 +60,25 @@ class Case(ABC):
     def fields(self) -> dict[str, Any]:
         """Return further fields of the lines, as of the last run."""
 
+    def run_fields(self, runs: Sequence[MeasuredRun] | Sequence[PeerRun]) -> dict[str, Any]:
+        """Return further fields of the line of one system's runs."""
+        return {}
 
-def comparison_options(*, runs: int) -> Callable[[Any], Any]:
+    def ratio_fields(self, ours: Sequence[MeasuredRun], theirs: Sequence[PeerRun]) -> dict[str, Any]:
+        """Return further fields of the line of the ratio."""
+        return {}
+
+
+def comparison_options(*, runs: int, instances: bool = True) -> Callable[[Any], Any]:
     """Return a decorator that adds the options of a comparison to a command.
 
     Args:
         runs: how many, if nothing is said.
+        instances: False: without `--instances`.
     """
+    number = click.option("--instances", type=click.IntRange(1), default=2, show_default=True, help="Instances; threads of the peer.")
     options = [
-        click.option("--instances", type=click.IntRange(1), default=2, show_default=True, help="Instances; threads of the peer."),
+        *([number] if instances else []),
         click.option("--commit-ms", type=click.IntRange(0), default=100, show_default=True),
         click.option("--runs", type=click.IntRange(1), default=runs, show_default=True),
         click.option("--max-seconds", type=click.IntRange(1), default=300, show_default=True, help="Of one run."),
@@ -176,7 +186,8 @@ class _Turns:
         fault = fault_of(self.theirs, self.case.records, self.mine, self.other)
         ratio = statistics.median(run.rate for run in self.ours) / statistics.median(run.rate for run in self.theirs)
         fields = {"same_output": fault is None, "records": self.case.records, "clients": self.case.settings.clients}
-        json_output.emit(self.bench, f"{self.case.name} ratio", round(ratio, 2), "x", **fields)
+        more = self.case.ratio_fields(self.ours, self.theirs)
+        json_output.emit(self.bench, f"{self.case.name} ratio", round(ratio, 2), "x", **fields, **more)
         return fault
 
 
@@ -215,6 +226,7 @@ def _emit_ours(bench: str, case: Case, runs: Sequence[MeasuredRun]) -> None:
         broker_rss_mb=max(run.broker_rss_mb for run in runs),
         sending=_sending(case.settings),
         **case.fields(),
+        **case.run_fields(runs),
     )
 
 
@@ -227,6 +239,7 @@ def _emit_theirs(bench: str, case: Case, runs: Sequence[PeerRun]) -> None:
         complete=all(run.complete for run in runs),
         sending=runs[-1].sending,
         **(case.fields() | {"state_mb": runs[-1].state_mb or None}),
+        **case.run_fields(runs),
     )
 
 

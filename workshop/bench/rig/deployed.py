@@ -20,6 +20,7 @@ from kstreams_repl.system.errors import KStreamsError
 from workshop.bench.rig import workloads
 from workshop.bench.rig.processes import ProcessSampler
 from workshop.bench.rig.testbed import COMPRESSION, LINGER_MS, Testbed, give_up
+from workshop.bench.rig.thread_times import PartTimes
 from workshop.bench.rig.workloads import Topics
 
 Clients = Literal["defaults", "tuned"]
@@ -71,6 +72,7 @@ class MeasuredRun:
     rss_mb: int
     broker_rss_mb: int
     samples: tuple[tuple[float, int], ...] = field(repr=False)
+    threads: PartTimes = field(default_factory=dict, repr=False)
 
     @property
     def seconds(self) -> float:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 import psutil
 
@@ -56,21 +58,14 @@ def megabytes_in(directory: Path) -> float:
     return round(sum(file.stat().st_blocks * 512 for file in directory.rglob("*") if file.is_file()) / 2**20, 1)
 
 
-class ProcessSampler:
-    """Samples a changing set of processes while its `with` block runs.
+class Sampler(ABC):
+    """Takes a sample every half second on its own thread, and one at the beginning and the end of its `with` block."""
 
-    Args:
-        processes: returns the processes to count now; the processor time of processes that ended stays counted.
-    """
-
-    def __init__(self, processes: Callable[[], Iterable[psutil.Process]]) -> None:
-        self._processes = processes
-        self._cpu: dict[int, float] = {}
-        self._samples: list[ProcessSample] = []
+    def __init__(self) -> None:
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="bench-sampler", daemon=True)
 
-    def __enter__(self) -> ProcessSampler:
+    def __enter__(self) -> Self:
         self._sample()
         self._thread.start()
         return self
@@ -79,6 +74,27 @@ class ProcessSampler:
         self._end.set()
         self._thread.join()
         self._sample()
+
+    def _run(self) -> None:
+        while not self._end.wait(_SECONDS):
+            self._sample()
+
+    @abstractmethod
+    def _sample(self) -> None: ...
+
+
+class ProcessSampler(Sampler):
+    """Samples a changing set of processes while its `with` block runs.
+
+    Args:
+        processes: returns the processes to count now; the processor time of processes that ended stays counted.
+    """
+
+    def __init__(self, processes: Callable[[], Iterable[psutil.Process]]) -> None:
+        super().__init__()
+        self._processes = processes
+        self._cpu: dict[int, float] = {}
+        self._samples: list[ProcessSample] = []
 
     @property
     def peak_rss_mb(self) -> int:
@@ -101,10 +117,6 @@ class ProcessSampler:
                 return before.cpu + max(0.0, share) * (sample.cpu - before.cpu)
             before = sample
         return before.cpu
-
-    def _run(self) -> None:
-        while not self._end.wait(_SECONDS):
-            self._sample()
 
     def _sample(self) -> None:
         rss = private = 0

@@ -23,7 +23,7 @@ from workshop.bench.rig.record_schemas import FORMATS
 from workshop.bench.rig.targets import judged
 
 TITLE = "# Benchmarks"
-_RATIO, _PEER = " ratio", " kafka-streams"
+_RATIO, _PEER, _CORES = " ratio", " kafka-streams", "_cores"
 _INTRODUCTION = """Each command below prints one JSON line per measurement. This page renders the lines of `docs/measurements/`, which
 have more fields (numbers of records, processor time, lag, percentiles) than the tables show.
 
@@ -64,6 +64,13 @@ columns as for Nexmark.""",
         """`./kstreams bench theodolite --load R --doublings N`, exactly once: the largest of the tried loads, in records/s, whose lag
 does not grow ([criterion](theodolite.md)). *Next*: the load that was not held, and whether the lag or the producer was the limit; empty
 if all were held.""",
+    ),
+    "scale": (
+        "More instances",
+        """`./kstreams bench scale --peer kafka-streams`, exactly once: queries of Nexmark's benchmark with 1, 2, 4, ... instances, ours /
+as many threads of Kafka Streams. *Efficiency*: the rate divided by that of one instance times their number. *Busy*: the poll loops and
+stream threads; *no processor*: the share of time in which they could run and had none, because broker, driver or others had it;
+*without that*: records/s without this time, an estimate for a machine with free processors. *Processors*: kept busy by each part.""",
     ),
     "python-peers": (
         "Compared with other Python stream processors",
@@ -177,11 +184,11 @@ the whole and the second half of the time. A Java heap grows until it is collect
     ),
     "state-growth": (
         "Growth of state",
-        """`./kstreams bench state-growth`: a count under exactly once over uniform keys, measured once every key is in the store.
-*Worker private*: memory of the largest worker without file pages, such as the memory-mapped store's;
-*peak rss*: all resident memory, the broker's too (the peer's: its JVM alone). *kill -9 to ready*: all workers are killed at once while
-20,000 records per second arrive, until every instance runs again; `restored`: changelog records that they read. *Of peer*: our time
-per record relative to the peer's.""",
+        """`./kstreams bench state-growth`: a count under exactly once over uniform keys, two instances, measured once every key is in the
+store; ours / Kafka Streams. *rekeyed* (`--case`): by another key, behind a repartition; *window*: by key and window; *stores*: so many
+counts of the stream; *nodes*: `map_values` before it. *Disk bytes per key*: of the local store's files; *ms per commit*: on average.
+*kill -9 to ready*: all workers are killed at once while 20,000 records per second arrive, until every instance runs again; `restored`:
+changelog records that they read.""",
     ),
 }
 _SKIPPED = ("bench", "case", "value", "unit")
@@ -347,6 +354,57 @@ def _graded(ratio: Line) -> str:
     return f"{ratio['value']:.2f}{same}" + (f" NO: {ratio['target']}" if ratio.get("met") is False else "")
 
 
+def _scale(cases: Mapping[str, Line]) -> str:
+    """Return a table of numbers of instances: this package / the peer in each column, and the processors of each part."""
+    rows = []
+    for case, line in cases.items():
+        if case.endswith((_RATIO, _PEER)):
+            continue
+        both = [found for found in (line, cases.get(case + _PEER)) if found is not None]
+        ratio = cases.get(case + _RATIO, {})
+
+        def pair(name: str, both: list[Line] = both) -> str:
+            return " / ".join(_number(found[name]) for found in both if name in found)
+
+        names = ("efficiency", "busy_percent", "queued_percent", "without_queue")
+        free = _number(ratio["ratio_without_queue"]) if ratio else ""
+        parts = " / ".join(", ".join(_parts(found)) for found in both)
+        rows.append([case, pair("value"), _graded(ratio), *map(pair, names), free, parts])
+    head = ["query", "records/s", "ratio", "efficiency", "busy %", "no processor %", "without that", "ratio", "processors"]
+    return _markdown(head, rows)
+
+
+def _parts(line: Line) -> list[str]:
+    parts = {name.removesuffix(_CORES).replace("_", " "): value for name, value in line.items() if name.endswith(_CORES)}
+    return [f"{name} {parts[name]:g}" for name in sorted(parts, key=parts.__getitem__, reverse=True) if parts[name] >= 0.02]
+
+
+def _growth(cases: Mapping[str, Line]) -> str:
+    """Return a table of costs with a column for each number of keys, this package / the peer, and a table of the other lines."""
+    found: dict[str, dict[int, tuple[Line, ...]]] = defaultdict(dict)
+    shown = set()
+    for case, line in cases.items():
+        keys = f", {line.get('keys', 0):,} keys"
+        if line["unit"] == "us/record" and keys in case and not case.endswith(_PEER) and not case.startswith("Kafka"):
+            both = tuple(cases[name] for name in (case, case + _PEER) if name in cases)
+            found[case.replace(keys, "")][line["keys"]] = both
+            shown |= {each["case"] for each in both}
+    if not found:
+        return _table(cases)
+    sizes = sorted({keys for lines in found.values() for keys in lines})
+    rows = []
+    for shape, lines in found.items():
+        for name, what in (("value", "us/record"), ("disk_bytes_per_key", "disk bytes per key"), ("commit_ms", "ms per commit")):
+            cells = [" / ".join(_number(each[name]) for each in lines.get(keys, ()) if name in each) for keys in sizes]
+            if any(cells):
+                rows.append([f"{shape}, {what}", *cells])
+    table = _markdown(["keys", *map(_number, sizes)], rows)
+    judged_lines = [lines[0] for each in found.values() for lines in each.values() if "target" in lines[0]]
+    targets = "\n".join(f"Target of {line['case']}: {_target(line)}." for line in judged_lines)
+    others = {case: line for case, line in cases.items() if case not in shown}
+    return "\n\n".join(text for text in (table, targets, _table(others) if others else "") if text)
+
+
 def _loads_held(cases: Mapping[str, Line]) -> str:
     """Return a table of the loads that were held; the loads that were tried, if none was."""
     held = {case.removesuffix(" load held"): line for case, line in cases.items() if case.endswith(" load held")}
@@ -456,6 +514,8 @@ _TABLES: Mapping[str, Callable[[Mapping[str, Line]], str]] = {
     "nexmark": _nexmark,
     "theodolite": _queries,
     "lag-trend": _loads_held,
+    "scale": _scale,
+    "state-growth": _growth,
     "python-peers": _python_peers,
 }
 

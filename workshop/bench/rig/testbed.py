@@ -36,12 +36,14 @@ _KEPT = {"retention.ms": "-1"}
 
 @dataclass(frozen=True, slots=True)
 class Testbed:
-    """A running broker and a session with it; `registry_pid` is a Schema Registry's, which belongs to neither system."""
+    """A running broker and a session with it; `registry_pid` is a Schema Registry's, which belongs to neither system; `partitions`: of
+    each topic made here."""
 
     session: Session
     scratch: Path
     broker_pid: int | None
     registry_pid: int | None = None
+    partitions: int = PARTITIONS
 
     @property
     def admin(self) -> Admin:
@@ -70,10 +72,10 @@ class Testbed:
                 found["driver" if own else "jvm" if process.name() == "java" else "workers"].append(process)
         return found
 
-    def fresh_topic(self, name: str, partitions: int = PARTITIONS) -> str:
+    def fresh_topic(self, name: str, partitions: int | None = None) -> str:
         """Create an empty topic; an existing topic of that name is deleted first."""
         self.admin.delete_topics([name] if name in self.admin.topics() else [])
-        self.admin.create_topic(name, partitions, configs=_KEPT)
+        self.admin.create_topic(name, partitions or self.partitions, configs=_KEPT)
         return name
 
     def forget(self, application: str) -> None:
@@ -97,7 +99,7 @@ class Testbed:
         if topic in known:
             partitions = [TopicPartition(topic, number) for number in range(known[topic])]
             ends, starts = self.admin.end_offsets(partitions), self.admin.beginning_offsets(partitions)
-            if known[topic] == PARTITIONS and sum(ends[at] - starts[at] for at in partitions) == records:
+            if known[topic] == self.partitions and sum(ends[at] - starts[at] for at in partitions) == records:
                 return
         click.echo(f"producing {records:,} records to {topic} ...", err=True)
         produce(self.settings, self.fresh_topic(topic), rows)

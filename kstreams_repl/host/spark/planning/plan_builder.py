@@ -23,6 +23,7 @@ from kstreams_repl.host.kafka.clients import ClientSettings
 from kstreams_repl.host.kafka.internal_topics import ensure_internal_topics
 from kstreams_repl.host.query_tokens import tokens_in
 from kstreams_repl.host.spark.fencing.generation_fencing import Previous
+from kstreams_repl.host.spark.planning.instance_count import default_instances
 from kstreams_repl.host.spark.planning.task_assignment import assign_standbys, assign_tasks, needs_copies
 from kstreams_repl.system.errors import AuthorizationError, ConfigError, TopologyError, UnknownTopicError, did_you_mean
 
@@ -113,6 +114,7 @@ def make_plan(
     journal_start: int = 0,
     failpoints: str = "",
     version: int = 1,
+    free_slots: int | None = None,
 ) -> ApplicationPlan:
     """Run the steps of a deploy that do not need Spark: validate, create internal topics, create and assign tasks.
 
@@ -121,6 +123,7 @@ def make_plan(
         remote: instances run in executors of a cluster; only there standby copies are useful.
         journal_start: of a remote plan, the offset at which its instances start to read the journal.
         version: of the topology.
+        free_slots: of a local Spark, for `default_instances`; None: its rule is not used.
 
     Raises:
         UnknownTopicError, TopologyError, DeployError: see `check_topics`, `resolve_partitions` and `ensure_internal_topics`.
@@ -136,6 +139,9 @@ def make_plan(
     known = counts | create_internal_topics(admin, resolved, config, existing)
     _check_rights(admin, application_id, topology, resolved)
     specs = task_specs(topology, application_id, config, resolved)
+    by_default = default_instances(topology, config, specs, free_slots)
+    if by_default is not None:
+        config = config.with_(num_stream_threads=by_default.count)
     before = Previous() if previous is None else previous
     instances = min(len(config.thread_groups), max(1, len(specs)))
     slots = assign_tasks(list(specs), instances, before.tasks, before.standbys)

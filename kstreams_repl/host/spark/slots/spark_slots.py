@@ -6,6 +6,7 @@ epoch does not end by itself.
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import time
@@ -17,6 +18,8 @@ from kstreams_repl.system.errors import DeployError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+LOCAL_SLOTS = 32
+"""Of a Spark that is started here; more than cores: instances mostly wait, and a free slot costs nothing."""
 USER_SLOTS = 2
 """Number of slots kept free for the user's own Spark jobs."""
 _EXECUTOR_SECONDS = 10.0
@@ -72,6 +75,20 @@ def total_slots(session: SparkSession) -> int:
     conf = context.getConf()
     each = max(1, int(conf.get("spark.executor.cores", "1")) // int(conf.get("spark.task.cpus", "1")))
     return max(there, int(conf.get("spark.dynamicAllocation.maxExecutors", str(_UNLIMITED))) * each)
+
+
+def free_slots(name: str, master: str | None) -> int | None:
+    """Return how many slots of a local Spark, started or not, an application may reserve now; None: `master` is a cluster.
+
+    Args:
+        master: its address; None: the default one.
+    """
+    if master is not None and is_cluster_address(master):
+        return None
+    found = re.match(r"local\[(\d+)", master or f"local[{LOCAL_SLOTS}]")
+    total = int(found.group(1)) if found else os.cpu_count() or 1
+    with _lock:
+        return max(0, total - USER_SLOTS - _reserved_by_others(name))
 
 
 def missing_slots(session: SparkSession) -> int:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from kstreams_repl.host.spark.slots.spark_slots import forget_reservations, is_cluster_address
+from kstreams_repl.host.spark.slots.spark_slots import LOCAL_SLOTS, forget_reservations, is_cluster_address
 from kstreams_repl.host.spark.slots.worker_pools import PACKAGE_ROOT, forget_pools, python_path
 from kstreams_repl.host.spark.startup.fork_server import DAEMON_MODULE, PATH_VARIABLE
 from kstreams_repl.host.spark.startup.jvm import start_jvm
@@ -32,8 +32,6 @@ from kstreams_repl.system.types import SparkMaster
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession as SparkSession
 
-LOCAL_SLOTS = 32
-"""More than cores: instances mostly wait, and a free slot costs nothing."""
 TASK_FAILURES = 8
 KEPT_LOGS = 10
 

@@ -499,3 +499,18 @@ def test_an_edit_warns_of_what_it_adds_as_a_deploy_does(session: SmallSession, c
     app.edit(builder)
     assert len(said) == 1, "what ran before is not said again"
     app.stop()
+
+
+@pytest.mark.parametrize(
+    ("config", "line"), [({}, ["app: 2 instances (num.stream.threads: 2 processors, 2 partitions)"]), ({"num.stream.threads": 1}, [])]
+)
+def test_a_deploy_says_how_many_instances_follow_from_the_machine(
+    session: SmallSession, monkeypatch: pytest.MonkeyPatch, config: dict[str, object], line: list[str]
+) -> None:
+    monkeypatch.setattr("kstreams_repl.host.spark.planning.instance_count.processors", lambda: 2)
+    said: list[str] = []
+    session.client.report = said.append
+    app = session.deploy(summing(), "app", config={**CONFIG, **config})
+    app._core.finish_start()
+    app.stop()
+    assert said == line

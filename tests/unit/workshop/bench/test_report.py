@@ -109,6 +109,23 @@ def test_a_peer_is_a_column_with_its_details() -> None:
     assert "| scan | 3 records/s |  |  |  |" in page and "| HTTP get kafka-streams |" not in page
 
 
+def test_growth_has_a_column_for_each_number_of_keys() -> None:
+    one = {"bench": "state-growth", "unit": "us/record", "keys": 1000, "disk_bytes_per_key": 80.5}
+    page = render(
+        [
+            one | {"case": "rekeyed, 1,000 keys, 2 stores", "value": 2.0},
+            one | {"case": "rekeyed, 1,000 keys, 2 stores kafka-streams", "value": 4.0, "commit_ms": 7.0},
+            one | {"case": "rekeyed, 20,000 keys, 2 stores", "value": 3.0, "keys": 20_000},
+            {"bench": "state-growth", "case": "rekeyed, 2 stores, largest to smallest", "value": 1.5, "unit": "x"},
+        ]
+    )
+    assert "| keys | 1,000 | 20,000 |" in page
+    assert "| rekeyed, 2 stores, us/record | 2 / 4 | 3 |" in page
+    assert "| rekeyed, 2 stores, disk bytes per key | 80.5 / 80.5 | 80.5 |" in page
+    assert "| rekeyed, 2 stores, ms per commit | 7 |  |" in page
+    assert "| rekeyed, 2 stores, largest to smallest | 1.5 x |" in page
+
+
 def test_later_lines_replace_earlier_ones() -> None:
     page = render([*LINES, line("control", "pause", 0.7)])
     assert "| pause | 0.7 records/s |" in page

@@ -1,12 +1,16 @@
-"""Whether a store was kept over a kill, as the benchmark of growing stores reads it from the reports."""
+"""What the benchmark of growing stores runs, and whether a store was kept over a kill, as it reads from the reports."""
 
 from __future__ import annotations
 
 import pytest
 
+from kstreams_repl import serdes
 from kstreams_repl.host.spark.instance_reports import InstanceReport, TaskReport
 from kstreams_repl.system.errors import KStreamsError
-from workshop.bench.state_growth import restored_of
+from kstreams_repl.testing import TopologyTestDriver
+from workshop.bench.rig.deployed import Settings
+from workshop.bench.rig.workloads import Topics
+from workshop.bench.state_growth import COUNT, REKEYED, WINDOW, Shape, restored_of
 
 MILLION = 1_000_000
 
@@ -33,3 +37,20 @@ def test_an_instance_answers_for_the_keys_of_its_own_tasks() -> None:
     with pytest.raises(KStreamsError, match="deleted"):
         restored_of({0: told(3 * MILLION, tasks=1)}, 10 * MILLION, 100)
     assert restored_of({0: told(3 * MILLION, tasks=4)}, 10 * MILLION, 100) == 3 * MILLION
+
+
+@pytest.mark.parametrize("case", [COUNT, REKEYED, WINDOW])
+def test_every_shape_counts_each_key_in_each_of_its_stores(case: str) -> None:
+    shape = Shape(case, stores=2, nodes=3)
+    with TopologyTestDriver(shape.topology(Topics("in", "", "out")), {"application.id": "growing"}) as driver:
+        topic = driver.create_input_topic("in", serdes.bytes, serdes.bytes)
+        for key, value, _ in shape.rows(4, 6):
+            topic.pipe_input(key, value, 5)
+        results = driver.create_output_topic("out", serdes.bytes, serdes.long).read_records()
+    counts = {record.key: record.value for record in results}
+    assert len(results) == 2 * 10 and len(counts) == 4 and sum(counts.values()) == 10
+
+
+def test_a_shape_is_named_by_what_is_unusual() -> None:
+    assert Shape().named(Settings(), 1000) == "count, 1,000 keys"
+    assert Shape(REKEYED, 2, 10, 16).named(Settings(cache_bytes=0)) == "rekeyed, record cache of 0 bytes, 2 stores, 10 nodes, 16 partitions"

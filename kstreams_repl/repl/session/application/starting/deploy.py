@@ -132,6 +132,8 @@ def deploy(
             applications[name] = earlier
         raise
     client.serdes.learn(built, name, config)
+    if needed:
+        _tell_instances(client, built, name, config)
     for warning in (*copartitions.wait(), *late_warnings(client.admin, built, config)):
         client.report(warning)
     return application
@@ -164,6 +166,16 @@ def _config(client: ClusterClient, name: str, settings: Mapping[str, object], st
     for key, why in config.unused.items():
         client.report(f"{key} has no effect here: {why}")
     return config
+
+
+def _tell_instances(client: ClusterClient, topology: Topology, name: str, config: StreamsConfig) -> None:
+    """Report the number of instances if it follows from the machine and the partitions, with the setting that changes it."""
+    from kstreams_repl.host.spark.planning.instance_count import default_instances
+    from kstreams_repl.host.spark.slots.spark_slots import free_slots
+
+    tasks = check(client.admin, topology, name, config).tasks
+    if (chosen := default_instances(topology, config, tasks, free_slots(name, client.spark.master))) is not None:
+        client.report(f"{name}: {chosen}")
 
 
 def create_missing_topics(client: ClusterClient, topology: Topology, config: StreamsConfig, wanted: object) -> None:
