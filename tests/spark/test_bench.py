@@ -145,8 +145,11 @@ def test_growth_beside_kafka_streams_compares_both_with_their_own_smallest_store
 
 @pytest.mark.slow
 def test_latency_control_restore_and_growth_print_their_lines(broker: Any) -> None:
-    latency = bench(broker, "latency", "--seconds", "1", "--turns", "2", "--fast", "500")
-    assert [line["turns"] for line in latency[::2]] == [0, 0] and latency[1]["turns"] >= 2
+    latency = bench(broker, "latency", "--seconds", "1", "--turns", "2", "--fast", "500", "--timeline", "--runs", "2")
+    turns = {line["case"]: line["turns"] for line in latency if "steps" not in line["case"]}
+    assert turns.pop("50/s over 2 epoch turns") >= 4 and set(turns.values()) == {0} and len(turns) == 5
+    steps = {line["case"]: line["value"] for line in latency if "steps" in line["case"]}
+    assert len(steps) == 10 and all(value > 0 for value in steps.values())
     control = bench(broker, "control", "--runs", "1", "--idle-seconds", "0")
     steps = ["deploy to first record", "pause", "resume to first record", "edit to first record", "stop"]
     assert [line["case"] for line in control] == steps

@@ -18,7 +18,7 @@ import click
 from kstreams_repl.engine.config import EXACTLY_ONCE_V2
 from kstreams_repl.host.spark.instance_reports import ApplicationReport
 from workshop.bench.rig import json_output
-from workshop.bench.rig.probe import Probe, await_running, edited, passing, warm_up
+from workshop.bench.rig.probe import Probe, await_running, check_of, edited, passing, warm_up
 from workshop.bench.rig.testbed import Testbed, open_testbed, where
 
 BENCH = "control"
@@ -78,7 +78,7 @@ def _live(testbed: Testbed, name: str, instances: int, idle_seconds: float, take
         start = time.perf_counter()
         app = testbed.session.deploy(topology, name, config=config)
         try:
-            probe.await_arrivals(1, app)
+            probe.await_arrivals(1, check_of(app))
             taken.add(DEPLOY, time.perf_counter() - start)
             time.sleep(_SETTLED_SECONDS)
             former = pids_of(app.reports)
@@ -114,7 +114,7 @@ def _resumed(probe: Probe, app: Any, former: set[int]) -> tuple[float, int]:
 
     def resume() -> None:
         app.resume()
-        probe.await_arrivals(wanted, app)
+        probe.await_arrivals(wanted, check_of(app))
 
     seconds = _timed(resume)
     await_running(app)

@@ -19,7 +19,7 @@ from kstreams_repl.pictures.graph.arrange import Room, room_for
 from kstreams_repl.pictures.graph.svg import marked_rows, svg_of
 from kstreams_repl.pictures.graph.view import simplified
 from workshop.bench.rig import json_output
-from workshop.bench.rig.probe import Probe, await_running, edited, warm_up
+from workshop.bench.rig.probe import Probe, await_running, check_of, edited, warm_up
 from workshop.bench.rig.testbed import Testbed, give_up, open_testbed, produce, where
 from workshop.bench.rig.workloads import Row
 
@@ -109,7 +109,7 @@ def _resume(probe: Probe, app: Any) -> None:
     probe.send()
     wanted = probe.sent
     app.resume()
-    probe.await_arrivals(wanted, app)
+    probe.await_arrivals(wanted, check_of(app))
 
 
 def _picture(testbed: Testbed, nodes: int, runs: int, config: dict[str, Any]) -> list[float]:
@@ -129,7 +129,7 @@ def _picture(testbed: Testbed, nodes: int, runs: int, config: dict[str, Any]) ->
             drawn: Any = None
             for _ in range(runs):
                 probe.send()
-                probe.await_arrivals(probe.sent, app)
+                probe.await_arrivals(probe.sent, check_of(app))
 
                 def update() -> None:
                     nonlocal room, drawn

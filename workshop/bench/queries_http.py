@@ -6,11 +6,13 @@ Per core: answers per second of processor time that the server used. The load's 
 from __future__ import annotations
 
 import json
+import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -221,26 +223,46 @@ def emit_slowdown(
     if len(cores) > 1:
         halves.append(("queries on processors of their own", cores[: len(cores) // 2], cores[len(cores) // 2 :]))
     for case, for_work, for_queries in halves:
-        rates: dict[bool, list[float]] = {False: [], True: []}
-        asked: list[Loaded] = []
+        runs_of: dict[bool, list[_Processed]] = {False: [], True: []}
         everything = [*testbed.own_processes(), *testbed.broker_processes()]
         with pinned(everything, for_work), pinned([psutil.Process(server._record.pid)], for_queries):
             for turn in range(2 * runs):
-                rate, loaded = _processed(testbed, app, server, topic, records, gets if turn % 2 else (), for_queries)
-                rates[bool(turn % 2)].append(rate)
-                asked += [loaded] if loaded else []
-        with_, without = max(rates[True]), max(rates[False])
+                found = _processed(testbed, app, server, topic, records, gets if turn % 2 else (), for_queries)
+                runs_of[bool(turn % 2)].append(found)
+        asked = [each.loaded for each in runs_of[True] if each.loaded is not None]
+        with_, without = (max(runs_of[queried], key=lambda each: each.rate) for queried in (True, False))
+        spared = with_.rate * len(cores) / (len(cores) - with_.cores["load"])
         emit(
-            f"processing under {_QUERIES:,.0f} queries/s, {case}", round(100 * (1 - with_ / without), 1), "% slower",
-            without=round(without), with_queries=round(with_), queries_per_s=round(sum(one.rate for one in asked) / len(asked)),
+            f"processing under {_QUERIES:,.0f} queries/s, {case}", round(100 * (1 - with_.rate / without.rate), 1), "% slower",
+            without_load=round(100 * (1 - spared / without.rate), 1), without=round(without.rate), with_queries=round(with_.rate),
+            server_cores=with_.cores["server"], load_cores=with_.cores["load"],
+            application_cores=[without.cores["application"], with_.cores["application"]],
+            broker_cores=[without.cores["broker"], with_.cores["broker"]], us_per_record=[without.us_per_record, with_.us_per_record],
+            queries_per_s=round(sum(one.rate for one in asked) / len(asked)),
             p99_ms=max(one.p99 for one in asked), refused=sum(one.refused for one in asked), runs=runs,
         )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class _Processed:
+    """One run of processing.
+
+    Attributes:
+        rate: records per second over the middle four fifths.
+        cores: processors used by part, from the resume to the last commit.
+        us_per_record: processor time of application and broker.
+    """
+
+    rate: float
+    cores: dict[str, float]
+    us_per_record: float
+    loaded: Loaded | None
+
+
 def _processed(
     testbed: Testbed, app: Application, server: QueryServer, topic: str, records: int, gets: Sequence[str], cores: list[int]
-) -> tuple[float, Loaded | None]:
-    """Return records per second over the middle four fifths of so many records that wait, and what the load did meanwhile."""
+) -> _Processed:
+    """Process so many records that wait, and tell what the load did meanwhile."""
     app.pause()
     now = int(time.time() * 1000)
     produce(testbed.settings, topic, ((key_of(number % 1_000_000).encode(), b"x", now) for number in range(records)))
@@ -250,19 +272,42 @@ def _processed(
         load = start_load(Load("127.0.0.1", server.host_info.port, gets, 4, 600.0, _QUERIES))
         psutil.Process(load.pid).cpu_affinity(cores)
         time.sleep(0.5)
+    own = {"server": server._record.pid} | ({} if load is None else {"load": load.pid})
+    used, began = _used(testbed, own), time.perf_counter()
     try:
         app.resume()
         samples = _await_committed(app, topic, before + records)
+        lasted, used_then = time.perf_counter() - began, _used(testbed, own)
     finally:
         if load is not None:
             load.terminate()
+    seconds = {part: sum(now - used[part].get(pid, 0.0) for pid, now in then.items()) for part, then in used_then.items()}
     loaded = None if load is None else result_of(load, may_refuse=True)  # at the resume, while the tasks are taken over
     first, last = before + records // 10, before + records * 9 // 10
     begun, ended = (next(at for at, done in samples if done >= wanted) for wanted in (first, last))
     done = [next(done for at, done in samples if at == moment) for moment in (begun, ended)]
     if ended == begun:
         raise KStreamsError(f"{records:,} records were committed within one sample: no rate", hint="more --records")
-    return (done[1] - done[0]) / (ended - begun), loaded
+    return _Processed(
+        (done[1] - done[0]) / (ended - begun),
+        {"load": 0.0} | {part: round(taken / lasted, 2) for part, taken in seconds.items()},
+        round(1e6 * (seconds["application"] + seconds["broker"]) / records, 2),
+        loaded,
+    )
+
+
+def _used(testbed: Testbed, own: Mapping[str, int]) -> dict[str, dict[int, float]]:
+    """Return the processor seconds of each process by part; `own` are parts of one process."""
+    broker = {process.pid for process in testbed.broker_processes()}
+    this, known = os.getpid(), {*broker, *own.values()}
+    application = {process.pid for process in testbed.own_processes()} - known - {this}
+    found: dict[str, dict[int, float]] = {}
+    for part, pids in {"application": application, "broker": broker, **{name: {pid} for name, pid in own.items()}}.items():
+        found[part] = {}
+        for pid in pids:
+            with suppress(psutil.Error):
+                found[part][pid] = cpu_of(pid)
+    return found
 
 
 @contextmanager

@@ -16,12 +16,12 @@ from pathlib import Path
 import click
 
 from kstreams_repl.engine.config import AT_LEAST_ONCE, EXACTLY_ONCE_V2
-from kstreams_repl.system.errors import KStreamsError
 from workshop.bench.lag_trend import LagTrend, observe_lag
 from workshop.bench.peers.kafka_streams import KAFKA_STREAMS, KafkaStreamsPeer
 from workshop.bench.rig import json_output
 from workshop.bench.rig.comparison import Case, both_systems, compare, comparison_options
 from workshop.bench.rig.deployed import Clients, Settings
+from workshop.bench.rig.probe import check_of
 from workshop.bench.rig.query_cases import QueryCase, query_case
 from workshop.bench.rig.testbed import Testbed
 from workshop.bench.rig.theodolite_queries import QUERIES, group_rows, rows_of
@@ -138,15 +138,10 @@ class _Steady:
     @contextmanager
     def _running(self, name: str, topics: Topics) -> Iterator[Callable[[], None]]:
         """Run the query on Spark for as long as the block lasts; yields a function that raises if it has failed."""
-
-        def check() -> None:
-            if app.status == "failed":
-                raise app.error or KStreamsError(f"{name} failed")
-
         topology = QUERIES[self.name].topology(topics.input, topics.output)
         app = self.testbed.session.deploy(topology, name, config=self.settings.config())
         try:
-            yield check
+            yield check_of(app)
         finally:
             app.stop()
             self.testbed.session.cleanup(name)

@@ -137,6 +137,7 @@ public final class StreamsPeer {
         KTable<String, String> users = workload.equals("join") ? builder.table(option("table"), Materialized.as("users")) : null;
         KStream<String, String> stream = builder.<String, String>stream(option("input")).peek((key, value) -> saw());
         switch (workload) {
+            case "passing" -> stream.mapValues(value -> value).to(out);
             case "stateless" -> stream
                 .mapValues(StreamsPeer::parsed)
                 .filter((key, value) -> value.get("amount").asInt() > 500)

@@ -241,10 +241,24 @@ class KafkaStreamsPeer(JavaPeer):
 
     @contextmanager
     def running(
-        self, testbed: Testbed, workload: str, topics: Topics, settings: Settings, name: str, *, twins: str
+        self,
+        testbed: Testbed,
+        workload: str,
+        topics: Topics,
+        settings: Settings,
+        name: str,
+        *,
+        twins: str = "",
+        options: Mapping[str, object] | None = None,
     ) -> Iterator[Callable[[], None]]:
-        """Run a query for as long as the block lasts; yields a function that raises if the peer has ended before."""
+        """Run a workload for as long as the block lasts; yields a function that raises if the peer has ended before.
+
+        Args:
+            twins: as in `run`.
+            options: replace those of the settings.
+        """
         more = {"records": _ENDLESS, "after": 0, "twins": twins, "settle-ms": 0, "max-seconds": _ENDLESS_SECONDS}
+        more |= options or {}
 
         def check() -> None:
             if process.poll() is not None:

@@ -6,10 +6,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
+
+from confluent_kafka import Consumer as BareConsumer
+from confluent_kafka import Producer as BareProducer
+from confluent_kafka import TopicPartition as ClientTopicPartition
 
 from kstreams_repl import StreamsBuilder, serdes
 from kstreams_repl.host.kafka.clients import ClientSettings, make_consumer, make_producer
@@ -20,6 +24,7 @@ from kstreams_repl.repl.session.application.application import Application
 from kstreams_repl.system.errors import KStreamsError
 from kstreams_repl.system.types import TopicPartition
 from workshop.bench.rig.testbed import PARTITIONS, Testbed, give_up
+from workshop.bench.rig.timeline import Times
 
 _TICK_SECONDS = 0.001
 _FEED_RATE = 200.0
@@ -53,7 +58,7 @@ class Probe:
     """
 
     def __init__(self, settings: ClientSettings, source: str, sink: str, *, linger_ms: int = 0) -> None:
-        self._source = source
+        self.source = source
         self._producer = make_producer(settings, linger_ms=linger_ms)
         self._consumer = make_consumer(settings, group_id=READ_GROUP, fetch_wait_max_ms=10)
         assign(self._consumer, {TopicPartition(sink, number): 0 for number in range(PARTITIONS)})
@@ -84,7 +89,7 @@ class Probe:
 
     def send(self) -> None:
         """Send one record with the current time as its value."""
-        self._producer.produce(self._source, b"%d" % time.perf_counter_ns(), b"%d" % self.sent)
+        self._producer.produce(self.source, b"%d" % time.perf_counter_ns(), b"%d" % self.sent)
         self.sent += 1
         self._producer.poll(0)
 
@@ -97,21 +102,31 @@ class Probe:
             following = (self.sent - before + 1) / rate
             time.sleep(max(_TICK_SECONDS, following - (time.perf_counter() - start)))
 
-    def await_arrivals(self, count: int, app: Application, seconds: float = 60.0) -> None:
+    def await_arrivals(self, count: int, check: Callable[[], object], seconds: float = 60.0) -> None:
         """Wait until this many records have arrived in total.
 
+        Args:
+            check: raises the error of what should send them (`check_of`).
+
         Raises:
-            KStreamsError: they did not arrive in time, the application failed, or the topic could not be read.
+            KStreamsError: they did not arrive in time, or the topic could not be read.
         """
         deadline = time.monotonic() + seconds
         while len(self._arrivals) < count:
             if self._error is not None:
                 raise self._error
-            if app.status == "failed":
-                raise app.error or KStreamsError(f"{app.name} failed")
+            check()
             if time.monotonic() > deadline:
                 raise give_up(f"the arrival of {count:,} records ({len(self._arrivals):,} are there)", seconds)
             time.sleep(0.001)
+
+    def timeline(self, read: Mapping[int, int]) -> list[Times]:
+        """Return the times of the records that arrived.
+
+        Args:
+            read: when each arrived, by the time at which it was sent.
+        """
+        return []
 
     def _read(self) -> None:
         poll, consume = self._consumer.poll, self._consumer.consume
@@ -130,9 +145,51 @@ class Probe:
             self._error = error
 
 
+class TransactionProbe(Probe):
+    """Sends each record to the topic that it reads, in a transaction of its own with an offset of the topic, by the client alone: the
+    floor of an application under exactly once. `times` has when each call returned.
+    """
+
+    def __init__(self, settings: ClientSettings, source: str, sink: str) -> None:
+        super().__init__(settings, source, sink)
+        servers = {"bootstrap.servers": settings.bootstrap_servers}
+        self._transactions = BareProducer({**servers, "transactional.id": "bench-bare", "linger.ms": 0})
+        self._transactions.init_transactions(30)
+        self._group = BareConsumer({**servers, "group.id": "bench-bare"}).consumer_group_metadata()
+        self.times: list[Times] = []
+
+    def send(self) -> None:
+        """Send one record, and wait until it is committed."""
+        producer, times = self._transactions, {"sent": time.perf_counter_ns()}
+        producer.begin_transaction()
+        producer.produce(self.source, b"%d" % times["sent"], b"%d" % self.sent)
+        producer.flush()
+        times["acknowledged"] = time.perf_counter_ns()
+        offset = ClientTopicPartition(self.source, 0, self.sent)
+        producer.send_offsets_to_transaction([offset], self._group)
+        times["offsets added"] = time.perf_counter_ns()
+        producer.commit_transaction()
+        times["committed"] = time.perf_counter_ns()
+        self.times.append(times)
+        self.sent += 1
+
+    def timeline(self, read: Mapping[int, int]) -> list[Times]:
+        return [times | {"read": read[times["sent"]]} for times in self.times if times["sent"] in read]
+
+
 def _on_error(message: object, error: Any) -> None:
     if not is_partition_end(error) and not is_passing(error):
         raise KStreamsError(f"the probe's topic cannot be read: {error.str()}")
+
+
+def check_of(app: Application) -> Callable[[], None]:
+    """Return a function that raises if the application has failed."""
+
+    def check() -> None:
+        if app.status == "failed":
+            raise app.error or KStreamsError(f"{app.name} failed")
+
+    return check
 
 
 def await_running(app: Application, seconds: float = 60.0) -> None:
@@ -141,11 +198,10 @@ def await_running(app: Application, seconds: float = 60.0) -> None:
     Raises:
         KStreamsError: the application failed, or it took too long.
     """
-    wanted = app.config["num.stream.threads"]
+    wanted, check = app.config["num.stream.threads"], check_of(app)
     deadline = time.monotonic() + seconds
     while sum(one.state == "running" for one in app.reports.instances.values()) < wanted:
-        if app.status == "failed":
-            raise app.error or KStreamsError(f"{app.name} failed")
+        check()
         if time.monotonic() > deadline:
             raise give_up(f"the start of {wanted} instances", seconds)
         time.sleep(0.02)
@@ -186,7 +242,7 @@ def edited(probe: Probe, app: Application, changed: object, *, is_new: Callable[
     finally:
         end.set()
         feeder.join()
-        probe.await_arrivals(probe.sent, app)
+        probe.await_arrivals(probe.sent, check_of(app))
 
 
 def warm_up(testbed: Testbed, *, instances: int = 2) -> None:
@@ -198,7 +254,7 @@ def warm_up(testbed: Testbed, *, instances: int = 2) -> None:
         with Probe(testbed.settings, source, sink) as probe:
             await_running(app)
             probe.send()
-            probe.await_arrivals(1, app)
+            probe.await_arrivals(1, check_of(app))
     finally:
         app.stop()
         testbed.session.cleanup("bench-warm")

@@ -21,6 +21,7 @@ from workshop.bench.rig.deployed import DEFAULTS
 from workshop.bench.rig.json_output import Line
 from workshop.bench.rig.record_schemas import FORMATS
 from workshop.bench.rig.targets import judged
+from workshop.bench.rig.timeline import STEPS
 
 TITLE = "# Benchmarks"
 _RATIO, _PEER, _CORES = " ratio", " kafka-streams", "_cores"
@@ -99,8 +100,12 @@ reading the input once and writing the output once; repartition topics and chang
     ),
     "latency": (
         "Latency",
-        """`./kstreams bench latency`, exactly once: from the call that sends a record to its arrival at a `read_committed` consumer in the
-same process, in ms. *Epoch turns*: epochs of 2 s, that many of them. The first second is excluded.""",
+        """`./kstreams bench latency --peer kafka-streams --timeline`, exactly once unless a row says otherwise: from the call that sends a
+record to its arrival at a `read_committed` consumer in the same process, in ms. The first second is excluded (of the peer: five, at the
+fast pace). *Epoch turns*: epochs of 2 s, that many of them. *A bare client's transaction*, the floor: begin, produce, flush, offsets,
+commit, by confluent-kafka alone, to the same reader; *of floor*: p50 as a multiple of it; of at least once: of a bare client's record, of
+which every application needs two. *Of peer*: p50 (at the fast pace p99) as a multiple of Kafka Streams' with the same commit interval and
+no linger.""",
     ),
     "control": (
         "Control",
@@ -143,7 +148,8 @@ fork runs*: from the call of `app.fork` until it has processed a record. *Withou
 *HTTP*: random keys over 8 connections (multi-get: 4, 1,000 keys each) from another process; the peer is Kafka Streams' own store behind
 the JDK's HTTP server. *Per core*: answers, or keys, per second of the server's processor time. *Subscription*, 200 records per second:
 until the event at the subscriber. *Processing*: records/s with and without queries, in turn; *processors of their own*: server and load
-have half of the processors.""",
+have half of the processors; *without load*: the loss if the processors that the load used had been the application's; *cores* and *us per
+record* (processor time of workers, Spark's JVM and broker): without, with queries.""",
     ),
     "sql": (
         "SQL over a topic",
@@ -197,7 +203,7 @@ _BESIDE = {_PEER: "Kafka Streams", " parallel-consumer": "parallel-consumer", " 
 _SPREAD = ("min", "max")
 _ONLY_IN_THE_LINES = frozenset(
     "samples sent processed workload pace pool seconds sizes server_cores load_cores queries_per_s refused changes epoch_ms".split()
-    + ["records_per_second", "sending", "clients"]
+    + ["records_per_second", "sending", "clients", "p50s", "p99s"]
     + [f"{process}_{what}" for process in ("driver", "jvm", "workers", "broker") for what in ("cpu_seconds", "mb", "percent")]
 )
 """Fields that the tables leave out."""
@@ -422,6 +428,17 @@ def _next_load(line: Line) -> str:
     return f"{_number(line['not_held'])} ({line['limited_by']})" if "not_held" in line else ""
 
 
+def _latency(cases: Mapping[str, Line]) -> str:
+    """Return the table of latencies, and that of the steps of a record: a row for each step, a column for each case."""
+    steps = {case: line for case, line in cases.items() if ", steps" in case}
+    table = _table({case: line for case, line in cases.items() if case not in steps})
+    if not steps:
+        return table
+    names = [case.replace(", steps of the", ", the").removesuffix(", steps") for case in steps]
+    rows = [[step, *(_number(line.get(step, "")) for line in steps.values())] for step in STEPS[1:]]
+    return f"{table}\n\nThe steps of a record, each from the one before, medians in ms:\n\n{_markdown(['step', *names], rows)}"
+
+
 def _python_peers(cases: Mapping[str, Line]) -> str:
     """Return a table with a row for each workload and a column for each system and guarantee."""
     by_workload: dict[str, dict[str, Line]] = defaultdict(dict)
@@ -516,6 +533,7 @@ _TABLES: Mapping[str, Callable[[Mapping[str, Line]], str]] = {
     "lag-trend": _loads_held,
     "scale": _scale,
     "state-growth": _growth,
+    "latency": _latency,
     "python-peers": _python_peers,
 }
 

@@ -171,3 +171,14 @@ def test_the_page_is_what_the_report_makes_of_the_committed_measurements() -> No
     assert page == render(read_lines(sorted((docs / "measurements").glob("*.jsonl")))), (
         "run ./kstreams bench report docs/measurements/*.jsonl --output docs/reference/benchmarks.md"
     )
+
+
+def test_the_steps_of_a_record_are_a_table_of_their_own() -> None:
+    lines = [
+        {"bench": "latency", "case": "50/s", "value": 9, "unit": "ms", "p50": 9},
+        {"bench": "latency", "case": "50/s, steps", "value": 9, "unit": "ms", "polled": 1.5, "committed": 6.25},
+        {"bench": "latency", "case": "50/s, steps of the slowest percent", "value": 40, "unit": "ms", "polled": 20},
+    ]
+    page = render(lines)
+    assert "| 50/s | 9 ms | 9 |" in page and "| step | 50/s | 50/s, the slowest percent |" in page
+    assert "| polled | 1.5 | 20 |" in page and "| committed | 6.25 |  |" in page
