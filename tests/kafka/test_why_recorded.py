@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -125,3 +126,44 @@ def test_an_answer_that_is_not_recorded_is_asked_for_only_if_that_is_allowed(app
     with pytest.raises(InvalidStateStoreError, match="no record is found whose processing sends"):
         why(app, position, all=False, as_of=None, calls=True)  # it answers differently
     assert len(CALLED) > 10
+
+
+def test_a_json_value_that_went_on_under_another_key_as_it_was_read_is_found(
+    admin: Admin, settings: ClientSettings, tmp_path: Path
+) -> None:
+    """Processed again, it would be written without the blanks."""
+    name, texts = "resent", {"key_serde": "string", "value_serde": "json"}
+    admin.create_topic(f"{name}-in", 1)
+    builder = ks.StreamsBuilder()
+    rows = builder.stream(f"{name}-in", **texts).select_key(lambda key, value: value["group"])
+    rows.group_by_key(**texts).aggregate(lambda: 0, lambda key, value, total: total + value["n"], store="sums", value_serde="long")
+    topology, config = builder.build(), config_of(name, settings.bootstrap_servers, tmp_path)
+    threads, stop = start(settings, config.with_(**{"repartition.purge.interval.ms": 3_600_000}), topology, 1)
+    values = [b'{"n": 1, "group": "a"}', b'{"n":1,"group":"a"}', b'{"n": 4, "group": "a"}']
+    values = [value for each in values for value in (each, *[b'{"n": 2, "group": "b"}'] * 200)]  # loops are for many records
+    producer = make_producer(settings)
+    for value in values:
+        producer.produce(f"{name}-in", value, b"k", timestamp=1_700_000_000_000)
+    assert producer.flush(20) == 0
+    producer.close()
+    at = TopicPartition(f"{name}-in", 0)
+    while (done := admin.committed_offsets(name, [at], stable=False).get(at)) is None or done.offset < len(values):
+        threads[0].join(0.02)
+        assert threads[0].is_alive()
+    [between] = [topic for topic in admin.topics(internal=True) if topic.startswith(name) and topic.endswith("-repartition")]
+    read = TopicPartition(between, 0)
+    while (done := admin.committed_offsets(name, [read], stable=False).get(read)) is None or done.offset < len(values):
+        threads[0].join(0.02)
+        assert threads[0].is_alive()
+    stop()
+    threads[0].join(30)
+    made: Any = Application(name, topology, config, ClusterClient(settings))
+    try:
+        sent = [value for _, batch in read_ranges(settings, ranges_of(admin, between)) for value in batch.values]
+        assert values[402] in sent and values[0] in sent  # as they were read
+        for all, expected in ((False, [4]), (True, [4, 1, 1])):
+            causes = why(made, "sums", "a", all=all, as_of=None, calls=False).causes
+            assert [cause.value["n"] for cause in causes] == expected
+        assert sorted(cause.position.offset for cause in causes) == [0, 201, 402]
+    finally:
+        made.client.close()
