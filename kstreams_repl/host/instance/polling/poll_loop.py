@@ -33,8 +33,10 @@ if TYPE_CHECKING:
 _BATCH = 10_000
 _SLICE = 4_000
 """Records that one task may process before the next task's turn and before clocks are checked."""
-_AHEAD = 2_000
-"""Records taken from the client at a time while a commit waits for the broker."""
+_PIECE = 1_000
+"""Records taken from the client at a time. With 10,000, each costs 0.5 us more: the client passes over them twice, and they do not fit
+into the processor's cache.
+"""
 _NAPS = ((1.0, 0.02), (5.0, 0.06), (20.0, 0.12), (math.inf, 0.4))
 """(idle for less than, poll timeout), both in seconds. A record ends the poll at once; only signals wait for its timeout.
 Wake-ups are the cost of an idle instance: 0.4 ms of processor time each, because its data has been evicted from the processor's
@@ -154,16 +156,23 @@ class PollLoop:
                     self._hold_back()
                 messages = self._take_ahead()
                 if not messages:
-                    messages = consume(_BATCH, 0)
+                    messages = consume(_PIECE, 0)
                 if not messages and idle:
                     message = poll(self._nap(now, self.until))
                     if message is not None:
-                        messages = [message, *consume(_BATCH, 0)]
+                        messages = [message, *consume(_PIECE, 0)]
                 polled(monotonic() - now, len(messages))
                 if messages:
                     clients.begin()  # routing a batch whose head is a poison record sends its dead letter
-                    self._route(messages)
-                    took = True
+                    taken, took = 0, True
+                    while messages:
+                        self._route(messages)
+                        taken += len(messages)
+                        if len(messages) < _PIECE or taken >= _BATCH or not self._queues_have_room():
+                            break
+                        began = monotonic()
+                        messages = consume(_PIECE, 0)
+                        polled(monotonic() - began, len(messages))
             elif idle and alignment is not None:  # the buffers are full of records that wait for other instances
                 time.sleep(_HELD_SECONDS)
             if follow is not None:
@@ -266,7 +275,7 @@ class PollLoop:
         """
         if len(self._ahead) >= _BATCH or self._ahead_bytes + self._buffered_bytes() >= self._most_bytes:
             return False
-        messages = self.instance.clients.consumer.consume(_AHEAD, 0)
+        messages = self.instance.clients.consumer.consume(_PIECE, 0)
         self._ahead += messages
         self._ahead_bytes += size_of(messages)
         return bool(messages)

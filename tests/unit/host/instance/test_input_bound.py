@@ -107,3 +107,20 @@ def test_what_is_read_ahead_in_a_commit_counts() -> None:
     while loop._read_ahead():
         pass
     assert len(loop._take_ahead()) == 8
+
+
+def test_a_round_goes_on_to_take_pieces_while_they_are_full_and_there_is_room() -> None:
+    pieces = [rows("in", 1_000, start=1_000 * piece) for piece in range(3)]
+    client = Client(*pieces, rows("in", 10, start=3_000), rows("in", 10, start=3_010))
+    instance = instance_of(passing("in"), client)
+    left: list[int] = []
+
+    def signal(now: float) -> Signal:
+        left.append(len(client.polls))
+        return Signal.PAUSE if instance.counters.records == 3_020 else Signal.RUN
+
+    assert PollLoop(instance, signal=signal, report=lambda _: None).run(time.monotonic() + SECONDS) is Signal.PAUSE
+    assert left[:3] == [5, 1, 0]
+    full = Client(*(rows("in", 1_000, size=4_000, start=1_000 * piece) for piece in range(6)))
+    bounded = instance_of(passing("in"), full, input_buffer_max_bytes=8 * MB)
+    assert run(bounded, 6_000) <= 12 * MB
