@@ -138,7 +138,7 @@ def fuse_source(
     tail: str | None = None
     if len(children) == 1 and children[0] in services.batches:
         return _of_batches(children[0], key_serde, value_serde, services)
-    names, knows_key = children, key_serde.ascii_safe
+    names, knows_key = children, key_serde.ascii_safe or _is_sized(key_serde)
     while True:
         if len(names) != 1:
             return None
@@ -274,9 +274,16 @@ def _counted(inline: Inline, counter: list[int] | None, number: int) -> Inline:
     )
 
 
+def _is_sized(serde: Serde) -> bool:
+    """Return whether all bytes that the serde reads are those that it writes again, as for numbers of a fixed size."""
+    return serde.passthrough and serde.layout is not None
+
+
 def _data_of(serde: Serde) -> Callable[[Sequence[bytes | None]], Sequence[bytes | None]]:
     """Return a function that makes the serialized keys from the raw keys that were deserialized by this serde."""
     serialize, deserialize = serde.serialize, serde.deserialize
+    if _is_sized(serde):
+        return lambda raw_keys: raw_keys
 
     def data_of(raw_keys: Sequence[bytes | None]) -> Sequence[bytes | None]:
         try:

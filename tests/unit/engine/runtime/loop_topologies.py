@@ -119,6 +119,30 @@ def aggregate_lengths() -> Topology:
     return builder.build()
 
 
+def of_numbers() -> Topology:
+    """Keys of a fixed size in a store; JSON objects of which one field is read."""
+    builder = StreamsBuilder()
+    grouped = source(builder, serdes.json, LONG).group_by_key(key_serde=LONG, value_serde=serdes.json)
+    grouped.aggregate(
+        lambda: {"sum": 0, "odd": 0},
+        lambda key, value, row: {"sum": row["sum"] + value.get("n", 0) + key, "odd": row["odd"] + ("t" in value)},
+        store="sums",
+        value_serde=serdes.json,
+    ).to_stream().to("out", key_serde=LONG, value_serde=serdes.json)
+    return builder.build()
+
+
+def windows_of_numbers() -> Topology:
+    builder = StreamsBuilder()
+    grouped = source(builder, serdes.json, LONG).group_by_key(key_serde=LONG, value_serde=serdes.json)
+    windows = grouped.windowed_by(TimeWindows.of_size(timedelta(milliseconds=50)))
+    sums = windows.aggregate(
+        lambda: 0, lambda key, value, row: row if value is None else row + value.get("n", 0), store="sums", value_serde=LONG
+    )
+    sums.to_stream().to("out", key_serde=serdes.time_windowed(LONG, 50), value_serde=LONG)
+    return builder.build()
+
+
 def fields_of_objects() -> Topology:
     """Functions that read some fields of JSON objects."""
     builder = StreamsBuilder()

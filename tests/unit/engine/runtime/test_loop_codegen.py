@@ -30,6 +30,7 @@ from tests.unit.engine.runtime.loop_topologies import (
     hopping_summaries,
     json_values,
     numbers,
+    of_numbers,
     reduce_to_longest,
     rekeyed,
     rekeyed_between_filters,
@@ -41,6 +42,7 @@ from tests.unit.engine.runtime.loop_topologies import (
     through_an_entry,
     total,
     windows,
+    windows_of_numbers,
 )
 from tests.unit.engine.runtime.rig import Outbox, Rig
 
@@ -207,6 +209,21 @@ def test_a_loop_that_reads_some_fields_gives_what_the_entries_give(odd: bytes | 
     in_loops = counted(monkeypatch)
     assert outcome(fields_of_objects, given, config) == expected
     assert sum(in_loops) > 200
+
+
+@pytest.mark.parametrize("make", [of_numbers, windows_of_numbers])
+@pytest.mark.parametrize("odd", [b"\x00" * 8, None, b"short"])
+def test_keys_of_a_fixed_size_are_in_the_store_as_they_were_read(
+    make: Callable[[], Topology], odd: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = [((index % 9 - 4).to_bytes(8, "big", signed=True), *row[1:]) for index, row in enumerate(objects())]
+    given[211] = (odd, *given[211][1:])
+    config = {"deserialization.exception.handler": "continue"}
+    expected = by_entries(make, given, config)
+    in_loops = counted(monkeypatch)
+    assert outcome(make, given, config) == expected
+    assert sum(in_loops) > 200
+    assert not any("entry" in name for name in queue_of(Rig(make(), CACHE))._fused.run.__code__.co_freevars)
 
 
 @pytest.mark.parametrize("odd", [None, b"3", b"null", b'{"t":[1]}', b'{"t":"a","x":"\xff"}', b"{"])
