@@ -26,7 +26,7 @@ import click
 from kstreams_repl import StreamsBuilder, TimeWindows, Topology, serdes
 from kstreams_repl.engine.config import EXACTLY_ONCE_V2
 from kstreams_repl.host.instance.state.state_directory import application_directory
-from kstreams_repl.host.spark.instance_reports import InstanceReport
+from kstreams_repl.host.spark.instance_reports import ApplicationReport, InstanceReport
 from kstreams_repl.repl.session.application.application import Application
 from kstreams_repl.system.errors import KStreamsError
 from workshop.bench.clients_alone import seconds_alone
@@ -177,6 +177,11 @@ class Shape:
         return ((b"%d" % number, key, at_ms) for number, (key, _, at_ms) in enumerate(rows))
 
 
+def _repartitioned(report: ApplicationReport) -> int:
+    """Return the number of committed records behind a repartition; the few markers of transactions among them count, too."""
+    return sum(offset for at, offset in report.committed.items() if at.rpartition("-")[0].endswith("-repartition"))
+
+
 def _same(value: str) -> str:
     return value
 
@@ -245,6 +250,7 @@ class _Size:
         topics = self._topics(name)
         workers = ProcessSampler(lambda: self.testbed.parts()["workers"])
         state: dict[str, float | None] = {}
+        rekeyed = self.shape.case == REKEYED
 
         def then(app: Application) -> None:
             files = application_directory(self.testbed.session.client.state_root, name)
@@ -261,7 +267,8 @@ class _Size:
             name,
             during=workers,
             then=then,
-            settle_seconds=_SETTLE_SECONDS if self.shape.case == REKEYED else 0.0,
+            settle_seconds=_SETTLE_SECONDS if rekeyed else 0.0,
+            counted=_repartitioned if rekeyed else None,
         )
         self.testbed.admin.delete_topics([topics.output])
         began = measured.time_of(self.before)
@@ -278,7 +285,6 @@ class _Size:
         """Return the microseconds per record of all the peer's threads together."""
         name = f"growing-peer-{self.keys}"
         topics = self._topics(name)
-        settle_ms = int(_SETTLE_SECONDS * 1000) if self.shape.case == REKEYED else 0
         options = {"stores": str(self.shape.stores), "nodes": str(self.shape.nodes)}
         run = peer.run(
             self.testbed,
@@ -288,7 +294,6 @@ class _Size:
             self.settings,
             name,
             after=self.before,
-            settle_ms=settle_ms,
             options=options,
         )
         self.testbed.admin.delete_topics([topics.output])

@@ -26,6 +26,7 @@ import org.apache.kafka.streams.kstream.KStream;
 import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
+import org.apache.kafka.streams.kstream.Repartitioned;
 import org.apache.kafka.streams.kstream.TimeWindows;
 import org.apache.kafka.streams.kstream.WindowedSerdes;
 import org.apache.kafka.streams.state.WindowStore;
@@ -135,7 +136,9 @@ public final class StreamsPeer {
             return builder;
         }
         KTable<String, String> users = workload.equals("join") ? builder.table(option("table"), Materialized.as("users")) : null;
-        KStream<String, String> stream = builder.<String, String>stream(option("input")).peek((key, value) -> saw());
+        KStream<String, String> input = builder.stream(option("input"));
+        boolean sawLater = workload.equals("grown-rekeyed"); // behind its repartition
+        KStream<String, String> stream = sawLater ? input : input.peek((key, value) -> saw());
         switch (workload) {
             case "passing" -> stream.mapValues(value -> value).to(out);
             case "stateless" -> stream
@@ -175,7 +178,10 @@ public final class StreamsPeer {
         for (int node = 0; node < Integer.parseInt(option("nodes")); node++) {
             stream = stream.mapValues(value -> value);
         }
-        KGroupedStream<String, String> groups = kind.equals("grown-rekeyed") ? stream.groupBy((key, value) -> value) : stream.groupByKey();
+        if (kind.equals("grown-rekeyed")) {
+            stream = stream.selectKey((key, value) -> value).repartition(Repartitioned.with(TEXT, TEXT)).peek((key, value) -> saw());
+        }
+        KGroupedStream<String, String> groups = stream.groupByKey(Grouped.with(TEXT, TEXT));
         for (int store = 0; store < Integer.parseInt(option("stores")); store++) {
             String name = "counts-" + store;
             if (kind.equals("grown-window")) {

@@ -129,6 +129,7 @@ def run_topology(
     then: Callable[[Application], None] | None = None,
     after_table: bool = False,
     settle_seconds: float = 0.0,
+    counted: Callable[[ApplicationReport], int] | None = None,
 ) -> MeasuredRun:
     """Deploy, wait until every record is committed, stop, and delete what the application made (except its output).
 
@@ -139,6 +140,7 @@ def run_topology(
         after_table: the clock starts when the topic's first record is processed; a table is read before it.
         settle_seconds: the application has finished when it has committed nothing for so long, for topologies with repartition topics;
             the clock stops with the last commit.
+        counted: the number of records of a sample; None: the committed ones of the inputs.
 
     Raises:
         KStreamsError: the application failed, or did not finish in time.
@@ -155,9 +157,10 @@ def run_topology(
             while True:
                 report = app.reports
                 done = sum(min(committed_of(report, topic), wanted) for topic, wanted in inputs.items())
-                if not samples or done != samples[-1][1]:
-                    samples.append((commit_time_of(report), done))
-                elif not done:
+                count = done if counted is None else counted(report)
+                if not samples or count != samples[-1][1]:
+                    samples.append((commit_time_of(report), count))
+                elif not count:
                     samples[-1] = (commit_time_of(report), 0)
                 firsts = [one.first_at for one in report.instances.values() if one.first_at is not None]
                 began = min([*firsts, *([] if began is None else [began])], default=None)

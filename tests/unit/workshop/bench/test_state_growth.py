@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kstreams_repl import serdes
-from kstreams_repl.host.spark.instance_reports import InstanceReport, TaskReport
+from kstreams_repl.host.spark.instance_reports import ApplicationReport, InstanceReport, TaskReport
 from kstreams_repl.system.errors import KStreamsError
 from kstreams_repl.testing import TopologyTestDriver
+from workshop.bench import state_growth
 from workshop.bench.rig.deployed import Settings
 from workshop.bench.rig.workloads import Topics
 from workshop.bench.state_growth import COUNT, REKEYED, WINDOW, Shape, restored_of
@@ -49,6 +50,13 @@ def test_every_shape_counts_each_key_in_each_of_its_stores(case: str) -> None:
         results = driver.create_output_topic("out", serdes.bytes, serdes.long).read_records()
     counts = {record.key: record.value for record in results}
     assert len(results) == 2 * 10 and len(counts) == 4 and sum(counts.values()) == 10
+
+
+def test_what_is_rekeyed_is_counted_behind_its_repartition() -> None:
+    committed = {"in-0": 9, "growing-counts-0-repartition-0": 4, "growing-counts-0-repartition-1": 3}
+    task = TaskReport("1_0", 0, 0, 0, 0, {}, committed)
+    report = ApplicationReport(1, {0: InstanceReport(0, "running", 1, 0, tasks={"1_0": task})})
+    assert state_growth._repartitioned(report) == 7
 
 
 def test_a_shape_is_named_by_what_is_unusual() -> None:
