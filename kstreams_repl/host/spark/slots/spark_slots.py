@@ -85,8 +85,9 @@ def free_slots(name: str, master: str | None) -> int | None:
     """
     if master is not None and is_cluster_address(master):
         return None
-    found = re.match(r"local\[(\d+)", master or f"local[{LOCAL_SLOTS}]")
-    total = int(found.group(1)) if found else os.cpu_count() or 1
+    address = master or f"local[{LOCAL_SLOTS}]"
+    found = re.match(r"local\[(\d+)", address)
+    total = int(found.group(1)) if found else 1 if address == "local" else os.cpu_count() or 1
     with _lock:
         return max(0, total - USER_SLOTS - _reserved_by_others(name))
 

@@ -78,7 +78,7 @@ def test_a_parquet_table_on_an_object_store_has_one_writer(path: str, count: str
 
 def test_slots_of_other_applications_are_not_free(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark_slots, "_reservations", {"holder": spark_slots._Reservation("other", 5)})
-    assert [free_slots("app", master) for master in (None, "local[12,8]", "spark://host:7077")] == [25, 5, None]
+    assert [free_slots("app", master) for master in (None, "local[12,8]", "local", "spark://host:7077")] == [25, 5, 0, None]
     assert free_slots("other", None) == 30
 
 
