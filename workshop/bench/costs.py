@@ -39,7 +39,7 @@ from workshop.bench.rig.testbed import PARTITIONS, Testbed, open_testbed, where
 
 BENCH = "costs"
 PARTS = ("consume", "decode", "user", "engine", "store", "encode", "produce", "commit", "rest")
-CLIENTS = "clients"
+CLIENTS = "librdkafka"
 _RATE, _ALIVE_SECONDS, _EVERY_SECONDS, _SETTLE_SECONDS = 150, 0.5, 0.05, 1.5
 _FLOOR_RECORDS = 200_000
 _CLIENT_THREADS = "rdk:"
@@ -202,7 +202,7 @@ def _read(testbed: Testbed, topic: str) -> Iterator[bytes | None]:
     assign(consumer, {TopicPartition(topic, number): 0 for number in range(PARTITIONS)})
     count, until = 0, time.monotonic() + 10
     while count < _FLOOR_RECORDS and time.monotonic() < until:
-        messages = consumer.consume(10_000, 0.2)
+        messages = consumer.consume(1_000, 0.2)
         if not messages and count:
             break
         for _, batch in columns(messages, _ignored, topic=topic):

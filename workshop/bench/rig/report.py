@@ -92,10 +92,10 @@ the functions' run of the same turn.""",
     ),
     "costs": (
         "Cost per record",
-        """`./kstreams bench costs`: Nexmark's queries deployed with one instance, exactly once, each system's default clients:
+        """`./kstreams bench costs`: Nexmark's queries deployed with one instance, exactly once, default clients:
 microseconds of processor time per record of the input. The polling thread by samples of its stacks (py-spy): *consume* with the
 conversion to columns, *decode* and *encode* (serdes), *user* (functions), *engine* (loops and operators), *store* (caches, overlay,
-LMDB), *produce* (calls of the client), *commit*. *Clients*: librdkafka's own threads. *Floor*: a loop that does only this, for
+LMDB), *produce* (calls of the client), *commit*. *Librdkafka*: its own threads. *Floor*: a loop that does only this, for
 reading the input once and writing the output once; repartition topics and changelogs are not in it.""",
     ),
     "latency": (
