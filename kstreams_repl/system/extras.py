@@ -22,6 +22,7 @@ EXTRA_OF = {
     "graphviz": "notebook",
     "grpc_tools": "schemas",
     "grimp": "test",
+    "httptools": "queries",
     "httpx": "queries",
     "httpx2": "schemas",
     "hypothesis": "test",

@@ -93,14 +93,15 @@ class Gate:
         counted: Counter[str] | None = None
         try:
             headers = dict(scope["headers"])
-            receive = await asyncio.wait_for(self._admit(scope, headers, receive), self._limits.header_seconds)
+            receive = await self._admit(scope, headers, receive)
             stream = scope["path"].startswith("/subscribe/") or scope["path"] == "/page/changes"
             counter, most = (self._traffic.streams, self._limits.subscriptions) if stream else (self._traffic.open, self._limits.per_client)
             if counter[client] >= most:
                 raise QueryLimitError(f"this client has {most} open requests", hint="wait for their answers", status=429, limit=most)
             counter[client] += 1
             counted = counter
-            await asyncio.wait_for(self._app(scope, receive, answer), None if stream else self._limits.seconds)
+            async with asyncio.timeout(None if stream else self._limits.seconds):
+                await self._app(scope, receive, answer)
         except TimeoutError:
             self._traffic.dropped["time limit"] += 1
             if started:
@@ -153,7 +154,7 @@ class Gate:
         length = headers.get(b"content-length", b"0")
         has_body = length != b"0" or b"transfer-encoding" in headers
         if authorization.startswith(f"{SCHEME} "):
-            body = await _body(receive, self._limits.body) if has_body else b""
+            body = await self._body(receive) if has_body else b""
             target = (scope.get("raw_path") or scope["path"].encode()).partition(b"?")[0].decode("latin-1")
             query = scope["query_string"].decode("latin-1")
             full = f"{target}?{query}" if query else target
@@ -166,7 +167,12 @@ class Gate:
         if right is None:
             raise _denied()
         scope["right"] = right
-        return _replay(await _body(receive, self._limits.body), receive) if has_body else receive
+        return _replay(await self._body(receive), receive) if has_body else receive
+
+    async def _body(self, receive: Receive) -> bytes:
+        """Return the body of a request, which must arrive in the time that its head has."""
+        async with asyncio.timeout(self._limits.header_seconds):
+            return await _body(receive, self._limits.body)
 
 
 def defect(scope: Scope) -> Response:

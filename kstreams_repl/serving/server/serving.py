@@ -15,7 +15,7 @@ from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from kstreams_repl.host.instance.metadata import HostInfo
 from kstreams_repl.serving.server.access import Traffic
@@ -25,6 +25,8 @@ from kstreams_repl.system.errors import ConfigError, QueryServerError
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _EVERYWHERE = frozenset({"0.0.0.0", "::"})
 _GRACE_SECONDS = 2
+_HEAD_BYTES = 64 * 1024
+"""Most bytes of a request's first line and headers; the parser has no limit of its own."""
 
 
 def published_host(bind: str, bootstrap_servers: str) -> str:
@@ -98,7 +100,6 @@ def make_server(
         server_header=False,
         timeout_keep_alive=limits.idle_seconds,
         timeout_graceful_shutdown=_GRACE_SECONDS,
-        h11_max_incomplete_event_size=64 * 1024,
         ssl_certfile=certfile,
         ssl_keyfile=keyfile,
     )
@@ -110,9 +111,10 @@ def make_server(
 
 
 def _protocol(limits: ServerLimits, traffic: Traffic) -> type[asyncio.Protocol]:
-    class BoundedProtocol(H11Protocol):
-        """HTTP/1.1 with a time limit for each request to arrive, and for each answer to be taken."""
+    class BoundedProtocol(HttpToolsProtocol):
+        """HTTP/1.1 with a limit on the size of a request's head, and on the time for it to arrive and for each answer to be taken."""
 
+        _head = 0
         _arrival: asyncio.TimerHandle | None = None
         _stall: asyncio.TimerHandle | None = None
 
@@ -136,8 +138,20 @@ def _protocol(limits: ServerLimits, traffic: Traffic) -> type[asyncio.Protocol]:
         def data_received(self, data: bytes) -> None:
             if self not in self.connections:  # refused above
                 return
+            self._head += len(data)
             super().data_received(data)
+            if self._head > _HEAD_BYTES:  # no answer: that to the request before may be under way
+                traffic.dropped["long head"] += 1
+                self.transport.abort()
             self._await_request()
+
+        def on_headers_complete(self) -> None:
+            self._head = 0
+            super().on_headers_complete()
+
+        def on_body(self, body: bytes) -> None:
+            self._head = 0
+            super().on_body(body)
 
         def _await_request(self) -> None:
             waits = self.cycle is None or self.cycle.response_complete

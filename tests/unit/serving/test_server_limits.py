@@ -13,6 +13,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,31 @@ def test_connections_that_send_no_request_and_readers_that_stall_are_dropped(ser
         settle(lambda: server.traffic.dropped["slow reader"] == 1, "the reader to be dropped")
         assert ended(stalled)
     settle(lambda: server.connections == 0, "their end")
+
+
+@pytest.mark.parametrize("sent_before", [b"", b"whole request"])
+def test_a_head_that_is_too_long_is_refused(serve: Callable[..., Server], sent_before: bytes) -> None:
+    server = serve()
+    whole = request(server, "/state/stores/texts/k1")
+    with socket.create_connection(("127.0.0.1", server.port), 20) as endless:
+        if sent_before:
+            endless.sendall(whole)
+            assert endless.recv(1 << 16).startswith(b"HTTP/1.1 200")
+        endless.sendall(whole[:-2])
+        with suppress(ConnectionResetError, BrokenPipeError):
+            for _ in range(40):
+                endless.sendall(b"X-Longer: %s\r\n" % (b"x" * 8_000))
+                time.sleep(0.005)
+            raise AssertionError("the server took 320 kB of headers")
+    settle(lambda: server.connections == 0, "its end")
+    assert server.traffic.dropped == {"long head": 1}
+
+
+def test_a_body_is_no_part_of_the_head(serve: Callable[..., Server]) -> None:
+    keys = [f"{number}{LONG}" for number in range(300)]
+    with web(serve()) as client:
+        for _ in range(2):
+            assert client.post("/state/stores/texts", json={"keys": keys}).json()["rows"] == []
 
 
 def ended(connection: socket.socket) -> bool:
