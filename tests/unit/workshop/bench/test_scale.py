@@ -43,7 +43,7 @@ def test_a_thread_that_works_is_found_with_its_time() -> None:
         worker.join()
     busiest, found = max(sampler.between(began, until).items(), key=lambda item: item[1].cpu)
     assert busiest.tid == worker.native_id
-    assert 0.1 < found.cpu <= 1.0
+    assert 0 < found.cpu <= 1.2  # little on a busy machine; a tick of the clock may be counted in full
 
 
 def test_the_busiest_thread_of_each_worker_is_its_poll_loop() -> None:
