@@ -19,7 +19,8 @@ MAX_DATABASES = 512
 MAX_READERS = 256
 _SPARE_TRANSACTIONS = 16
 _HANDLES: dict[str, ReadOnlyHandle] = {}
-_LOCK = threading.Lock()
+_LOCK = threading.RLock()
+"""Reentrant: garbage may be collected while it is held, and its readers give their shares back in the same thread."""
 
 
 class ReadOnlyHandle:
@@ -78,9 +79,14 @@ def open_read_only(path: str) -> ReadOnlyHandle:
     """
     with _LOCK:
         handle = _HANDLES.get(path)
-        if handle is None or handle.outdated:
-            handle = _HANDLES[path] = ReadOnlyHandle(path)
-        handle._shares += 1
+        if handle is not None:
+            handle._shares += 1  # before the next statements, in which garbage's shares of it may be given back
+            if not handle.outdated:
+                return handle
+            handle.release()
+        handle = ReadOnlyHandle(path)
+        handle._shares = 1
+        _HANDLES[path] = handle
         return handle
 
 

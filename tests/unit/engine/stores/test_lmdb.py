@@ -14,9 +14,10 @@ import pytest
 
 from kstreams_repl.engine.config import KEYS
 from kstreams_repl.engine.stores.engine import lmdb as lmdb_module
-from kstreams_repl.engine.stores.engine import lmdb_engine
+from kstreams_repl.engine.stores.engine import lmdb_engine, read_only
 from kstreams_repl.engine.stores.engine.lmdb import LmdbEnvironment, LockedError
 from kstreams_repl.engine.stores.engine.lmdb_snapshot import LmdbSnapshot
+from kstreams_repl.engine.stores.engine.read_only import open_read_only
 from kstreams_repl.system.errors import InvalidStateStoreError, StateStoreError, TaskCorruptedError, TaskMigratedError
 
 SMALL = 64 << 20
@@ -483,3 +484,25 @@ def test_junk_over_an_open_file_is_an_error_with_path_and_hint_and_the_file_is_r
     environment.close()
     with pytest.raises(TaskCorruptedError, match="corrupted"):
         opened(tmp_path)
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize(("called", "name"), [("check_head", "b"), ("_file", "a"), ("_file", "b")])
+def test_garbage_may_give_its_share_back_while_a_handle_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, called: str, name: str
+) -> None:
+    """A session stood still for ever: the collector ran in the thread that was opening another store's files."""
+    for each in ("a", "b"):
+        opened(tmp_path / each).close()
+    garbage, ordinary = [open_read_only(str(tmp_path / "a"))], getattr(read_only, called)
+
+    def collecting(path: str) -> object:
+        while garbage:
+            garbage.pop().release()
+        return ordinary(path)
+
+    monkeypatch.setattr(read_only, called, collecting)
+    handle = open_read_only(str(tmp_path / name))
+    assert not handle.outdated and handle.env.stat()["entries"] >= 0
+    handle.release()
+    assert handle.outdated
