@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 POOL_VARIABLE = "KSTREAMS_POOL"
 SHARED_POOL, BACKGROUND = "shared", "background"
 BACKGROUND_NICE = 15
-"""Niceness of a background pool's workers: with two processors, all used, an application keeps nine tenths of its speed beside its fork."""
+"""Niceness of a background pool's workers."""
 PACKAGE_ROOT = str(Path(__file__).resolve().parents[4])
 """The directory of this package, for workers of a checkout that is not installed."""
 _OWN = "pool"
@@ -46,12 +46,12 @@ _pools: dict[str, _Pool] = {}
 def take_pool(name: str, instances: int, holder: object, *, kind: str = "own") -> str:
     """Return the worker pool of an application: its own while it runs, afterwards free for the next one; or the shared one.
 
-    Args:
-        kind: of `repl.worker.pool`. A process cannot raise its priority again, so a background pool is never another application's own.
-
     In a shared pool an epoch gets the worker that was idle longest, so instances move between workers. Of the free pools it takes the
     application's last one, where its stores may be warm, else one whose workers have ended (Spark ends idle ones after a minute), else
     one with the required number of workers; their daemon, with all modules loaded, is still running.
+
+    Args:
+        kind: of `repl.worker.pool`. A process cannot raise its priority again, so a background pool is never another application's own.
     """
     if kind == SHARED_POOL:
         return SHARED_POOL
