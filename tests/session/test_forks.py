@@ -229,6 +229,38 @@ def two_counts(topics: tuple[str, str], out: str, *, joined: bool) -> ks.Streams
     return builder
 
 
+def slowly(topic: str, out: str, *, every: float) -> ks.StreamsBuilder:
+    """Keep the last value of a key, and take that many seconds for a record."""
+    builder = ks.StreamsBuilder()
+    values = builder.stream(topic, key_serde="string", value_serde="string")
+    values.map_values(lambda value: time.sleep(every) or value, name="slow").to(
+        out, key_serde="string", value_serde="string", name="sink"
+    )
+    return builder
+
+
+def test_a_fork_that_does_not_catch_up_is_promoted_while_its_parent_is_paused(session: ks.Session) -> None:
+    name = f"app-{uuid.uuid4().hex[:8]}"
+    topic, out = f"{name}-in", f"{name}-out"
+    session.create_topic(out, partitions=1)
+    session.produce(topic, words(0, 10), partitions=1)
+    app = session.deploy(slowly(topic, out, every=0), name, config=CONFIG)
+    assert app.wait(120)
+    fork = app.fork("slower", slowly(topic, out, every=0.002))
+    session.produce(topic, words(10, 4_010))
+    assert app.wait(120)
+    with pytest.raises(ks.errors.IllegalStateError, match=r"is [\d,]+ records behind .* nothing was changed") as refused:
+        fork.promote(timeout=1)
+    assert "pause" in refused.value.hint and app.status == "running" and fork.status == "running"
+    app.pause()
+    assert fork.promote().version == 2
+    app.resume()
+    session.produce(topic, words(4_010, 4_020))
+    assert app.wait(120)
+    written = [record.value for record in session.read(out, None, value_serde="string")]
+    assert written == [value for _, value, _ in words(0, 4_020)]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("joined", [True, False], ids=["into one task", "into two tasks"])
 def test_stores_move_to_the_tasks_that_use_them_now_and_a_new_store_is_promoted(session: ks.Session, joined: bool) -> None:

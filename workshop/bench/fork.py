@@ -59,7 +59,7 @@ def main(
         testbed.fresh_topic(topics.output)
         config = {"processing.guarantee": EXACTLY_ONCE_V2, "num.stream.threads": instances}
         app = testbed.session.deploy(workloads.topology("count", topics), "bench-fork", config=config)
-        facts = {"records": records, "keys": keys, "instances": instances, "load": rate}
+        facts = {"records": records, "keys": keys, "instances": instances}
         try:
             await_running(app)
             while _committed(testbed, app) < keys:
@@ -80,17 +80,18 @@ def main(
                 fork.drop()
                 dropped = time.monotonic() - began
                 after = _rate(testbed, app, seconds)
-            gap, promoted = _promoted(testbed, app, topics)
-            json_output.emit(BENCH, "promote", round(promoted, 2), "s", **facts)
-            json_output.emit(BENCH, "promote, longest time without output", round(gap, 2), "s", **facts)
-            json_output.emit(BENCH, "until the fork is started", round(made, 2), "s", rows=rows_there, **facts)
-            json_output.emit(BENCH, "until the fork runs", round(ready, 2), "s", **facts)
-            json_output.emit(BENCH, "drop", round(dropped, 2), "s", **facts)
+            if rate:
+                gap, promoted = _promoted(testbed, app, topics)
+                json_output.emit(BENCH, "promote", round(promoted, 2), "s", **facts)
+                json_output.emit(BENCH, "promote, longest time without output", round(gap, 2), "s", **facts)
+            under = f", {rate:,} records/s" if rate else ", full load"
+            json_output.emit(BENCH, f"until the fork is started{under}", round(made, 2), "s", rows=rows_there, **facts)
+            json_output.emit(BENCH, f"until the fork runs{under}", round(ready, 2), "s", **facts)
+            json_output.emit(BENCH, f"drop{under}", round(dropped, 2), "s", **facts)
             named = {"before": before, "while it is made": meanwhile, "while it runs": beside, "after": after}
             for case, value in named.items():
-                json_output.emit(
-                    BENCH, f"the application, {case}", round(value), "records/s", of_before=round(value / before, 3), **facts
-                )
+                ratio = round(value / before, 3)
+                json_output.emit(BENCH, f"the application, {case}{under}", round(value), "records/s", of_before=ratio, **facts)
         finally:
             app.stop()
             testbed.session.cleanup("bench-fork")

@@ -86,7 +86,7 @@ TARGETS: Mapping[tuple[str, str], tuple[Target, ...]] = MappingProxyType(
         ("past", "direct causes of *"): (Target("<=", 3),),
         ("past", "all causes of a row"): (Target("<=", 20),),
         ("past", "first step of a debugger, state at hand"): (Target("<=", 2),),
-        ("fork", "until the fork runs"): (Target("<=", 5),),
+        ("fork", "until the fork runs*"): (Target("<=", 5),),
         ("fork", "the application, while it *"): (Target(">=", 0.9, of="of_before"),),
         ("fork", "promote, longest time without output"): (Target("<=", 2),),
         ("many-applications", "all run, *"): (Target("<=", 30),),

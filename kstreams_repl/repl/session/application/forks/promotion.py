@@ -22,6 +22,7 @@ from kstreams_repl.engine.topology.partitions import resolve_partitions
 from kstreams_repl.engine.topology.store_builder import StoreKind
 from kstreams_repl.host.instance.state.state_directory import application_directory
 from kstreams_repl.host.kafka.exact_metadata import OffsetAndMetadata
+from kstreams_repl.pictures.wording import counted
 from kstreams_repl.repl.session.application.core import ApplicationCore
 from kstreams_repl.repl.session.application.edits.apply import apply, refuse_misreads
 from kstreams_repl.repl.session.application.edits.edit import EditPlan, plan_edit
@@ -60,7 +61,7 @@ def promote_fork(
         if fork.status not in ("running", "starting"):
             fork.resume()
         if runs:
-            _await(lambda: _is_close(theirs, mine), deadline, f"the fork {record.id} to be close behind {parent.name}")
+            _await_close(theirs, mine, deadline)
             for difference in differences:
                 difference.read()
         # 3. Pause the parent.
@@ -138,9 +139,20 @@ def _go_on(*apps: ApplicationCore | None) -> None:
             app.resume()
 
 
-def _is_close(parent: Side, fork: Side) -> bool:
-    """Return whether the fork is less than a second behind."""
-    return fork.behind(parent) <= max(1000, parent.app.counts_reader.read().per_second)
+def _await_close(parent: Side, fork: Side, deadline: float) -> None:
+    """Wait until the fork is less than a second behind.
+
+    Raises:
+        IllegalStateError: it was not in time.
+    """
+    while (behind := fork.behind(parent)) > max(1000, parent.app.counts_reader.read().per_second):
+        if time.monotonic() > deadline:
+            raise IllegalStateError(
+                f"the fork {fork.app.name} is {counted(behind, 'record')} behind {parent.app.name} and does not catch up; "
+                "nothing was changed",
+                hint="promote again with a longer timeout=, or pause the application first: it waits then while the fork catches up",
+            )
+        time.sleep(_WAIT_SECONDS)
 
 
 def _follows(parent: Side, fork: Side) -> bool:
