@@ -284,7 +284,8 @@ def test_a_saved_test_of_a_wrong_value_imports_the_topology(tmp_path: Path) -> N
     assert "'totals': {\n            b'a':" in text and "'windowed': {" in text and "# 'a': 10" in text
     failed = run_pytest(saved)
     assert failed.returncode == 1 and "16" in failed.stdout, failed.stdout
-    (tmp_path / "shares.py").write_text(PROGRAM.replace("100 // value", "2 * 100 // value"))  # another size: an import in the same second is cached
+    # of another size: what was imported in the same second is cached
+    (tmp_path / "shares.py").write_text(PROGRAM.replace("100 // value", "2 * 100 // value"))
     assert run_pytest(saved).returncode == 0
 
 
