@@ -93,6 +93,8 @@ class WindowStore(WindowReads, SegmentedStore):
             name, objects, rows, key_serde, window_size_ms=window_size_ms, timestamped=timestamped, persistent=persistent
         )
         self._value = value_serde
+        self._read_shown = objects.get_any if isinstance(objects, WriteBackObjects) else objects.get
+        """Reads a row that is known not to be hidden."""
         self._sequence = sequence
         self._log_null = log_null
         self.cached: WriteBackCache | None = objects if isinstance(objects, WriteBackCache) else None
@@ -206,21 +208,28 @@ class WindowStore(WindowReads, SegmentedStore):
         return fetch_raw, put_raw
 
     def _make_duplicates(self, sequence: Sequence) -> tuple[Callable[[bytes, int], object], Callable[[bytes, object, int], None]]:
-        read, write, interval, pack = self._objects.get, self._objects.put, self._rows.interval_ms, LONG.pack
-        log_null = self._log_null
+        objects, rows, pack, log_null = self._objects, self._rows, LONG.pack, self._log_null
+        interval, admit, read, write = rows.interval_ms, None, objects.get, objects.put
+        if isinstance(objects, WriteBackObjects):
+            write, admit = objects.put_any, rows.admit_time
+        segment, prefix = -1, b""
 
         def fetch_raw(key: bytes, start: int) -> object:
             return read(pack(start // interval) + key + pack(start) + NO_SEQUENCE)
 
         def put_duplicate(key: bytes, item: object, start: int) -> None:
+            nonlocal segment, prefix
             suffix = _SUFFIX.pack(start, sequence.next())
-            physical = pack(start // interval) + key + suffix
+            if start // interval != segment:
+                segment = start // interval
+                prefix = pack(segment)
             if item is not None:
-                write(physical, item)
+                if admit is None or admit(start):
+                    write(prefix + key + suffix, item)
                 if self._index is not None:
                     self._index.added(key, suffix)
             elif log_null is not None:
-                log_null(physical[PREFIX_SIZE:])
+                log_null(key + suffix)
 
         return fetch_raw, put_duplicate
 
@@ -228,20 +237,24 @@ class WindowStore(WindowReads, SegmentedStore):
         """Iterate over (window start, item) of one serialized key with time_from <= start <= time_to."""
         if not self._indexing:
             return self._scan_key(key, time_from, time_to, reverse)
-        return self._read_indexed(self._suffixes_of(key), key, time_from, time_to, reverse)
+        return iter(self._read_indexed(key, time_from, time_to, reverse))
 
-    def _read_indexed(
-        self, suffixes: list[bytes], key: bytes, time_from: int, time_to: int, reverse: bool
-    ) -> Iterator[tuple[int, object]]:
-        pack, unpack_from, read, interval = LONG.pack, LONG.unpack_from, self._objects.get, self._rows.interval_ms
-        first = bisect_left(suffixes, max(pack(max(time_from, 0)), self._first_shown()))
-        last = 0 if time_to < 0 else bisect_left(suffixes, pack(time_to + 1), first) if time_to < MAX_LONG else len(suffixes)
-        matching = suffixes[first:last]
-        for suffix in reversed(matching) if reverse else matching:
-            start = unpack_from(suffix)[0]
-            item = read(pack(start // interval) + key + suffix)
+    def _read_indexed(self, key: bytes, time_from: int, time_to: int, reverse: bool) -> list[tuple[int, object]]:
+        suffixes = self._suffixes_of(key)
+        if not suffixes or time_to < 0:
+            return []
+        rows, read, interval = self._rows, self._read_shown, self._rows.interval_ms
+        first = bisect_left(suffixes, LONG.pack(max(time_from, rows.hidden_up_to() + 1, 0)))
+        last = bisect_left(suffixes, LONG.pack(time_to + 1), first) if time_to < MAX_LONG else len(suffixes)
+        found = []
+        for suffix in suffixes[first:last]:
+            start = LONG.unpack_from(suffix)[0]
+            item = read(LONG.pack(start // interval) + key + suffix)
             if item is not None:
-                yield start, item
+                found.append((start, item))
+        if reverse:
+            found.reverse()
+        return found
 
     def _scan_key(self, key: bytes, time_from: int, time_to: int, reverse: bool) -> Iterator[tuple[int, object]]:
         time_from = max(time_from, 0)

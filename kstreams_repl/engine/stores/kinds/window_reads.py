@@ -93,7 +93,7 @@ class WindowReads(IndexedStore):
 
     def _of_key(self, key: bytes, time_from: int, time_to: int, reverse: bool) -> Iterator[tuple[int, object]]:
         rows = self.fetch_key_raw(key, time_from, time_to, reverse)
-        if not getattr(self._objects, "exact", False):  # an exact cache is read lazily, because a read that ends early uses fewer entries
+        if not self._exact:  # an exact cache is read lazily, because a read that ends early uses fewer entries
             rows = iter(list(rows))
         if self.timestamped:
             present = self.present

@@ -40,12 +40,13 @@ class IndexedStore(TypedStore):
         super().__init__(name, objects, key_serde, persistent=persistent)
         self._objects = objects
         self._expiring = rows
+        self._exact: bool = getattr(objects, "exact", False)
         self._index: KeyIndex | None = None
         self._indexing = False
 
     def index_by_key(self) -> None:
         """Index each key's times in memory from its first read on, for operators that read by key with every record."""
-        self._indexing = self.indexable and (self._index is not None or not getattr(self._objects, "exact", False))
+        self._indexing = self.indexable and (self._index is not None or not self._exact)
 
     def _suffixes_of(self, key: bytes) -> list[Suffix]:
         """Return a key's suffixes from the index, ascending; some may have expired."""
@@ -53,7 +54,8 @@ class IndexedStore(TypedStore):
         if index is None:
             index = self._index = KeyIndex(self._suffixes, self._expiring.approximate_count, self._first_shown)
             self._expiring.environment.after_rollback(index.reset)
-        return index.of(key)
+        suffixes = index.lists.get(key)
+        return index.of(key) if suffixes is None else suffixes
 
     def _suffixes(self, key: bytes | None) -> Iterator[tuple[bytes, Suffix]]:
         """Iterate over (serialized key, suffix) for the index, of one key or, with None, of all."""
