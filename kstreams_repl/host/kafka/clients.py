@@ -65,14 +65,16 @@ _CONSUMER_WITHOUT_ENDS: Mapping[str, object] = {"fetch.wait.max.ms": 500}
 and the ends of partitions without records are only part of the reported lag. Answers to idle consumers are work for both sides.
 """
 _CONSUMER_FIXED: Mapping[str, object] = {"enable.auto.commit": False, "enable.auto.offset.store": False, "auto.offset.reset": "error"}
-PRODUCER_DEFAULTS: Mapping[str, object] = {
+_PRODUCER: Mapping[str, object] = {
     "linger.ms": 10,
-    "compression.type": "lz4",
+    "compression.type": "none",
     "batch.size": 1_000_000,
     "message.max.bytes": 1_048_530,  # 36 bytes of client overhead + the 1,048,494 bytes of key and value that a Java producer accepts
     "queue.buffering.max.messages": 1_000_000,
     "queue.buffering.max.kbytes": 256 * 1024,
 }
+_IN_TRANSACTIONS: Mapping[str, object] = {"linger.ms": 100}
+"""Readers see these records when their transaction commits, which sends what waits; until then larger batches cost nothing."""
 _PRODUCER_FIXED: Mapping[str, object] = {"partitioner": "murmur2_random", "enable.idempotence": True}
 _WITH_STATE = "offsets are committed together with the state stores"
 _APPLICATIONS = "set it for the application: deploy(config={...})"
@@ -281,6 +283,11 @@ def make_consumer(
     return _make(_Consumer, settings_of, settings, events)
 
 
+def producer_defaults(*, transactional: bool) -> Mapping[str, object]:
+    """Return what a producer is set to unless the user sets it."""
+    return {**_PRODUCER, **_IN_TRANSACTIONS} if transactional else _PRODUCER
+
+
 def make_producer(
     settings: ClientSettings,
     *,
@@ -294,7 +301,9 @@ def make_producer(
         on_delivery_error: called with (error, message) for each record that could not be delivered, during `poll` and `flush`. Successful
             deliveries cause no callback, which keeps the cost low at a million records per second.
     """
-    settings_of = {**_COMMON, **PRODUCER_DEFAULTS, **settings.revealed("producer"), **_dotted(overrides), **_PRODUCER_FIXED}
+    own = _dotted(overrides)
+    defaults = producer_defaults(transactional="transactional.id" in own)
+    settings_of = {**_COMMON, **defaults, **settings.revealed("producer"), **own, **_PRODUCER_FIXED}
     if on_delivery_error is not None:
         settings_of |= {"on_delivery": on_delivery_error, "delivery.report.only.error": True}
     return _make(_Producer, settings_of, settings, events)

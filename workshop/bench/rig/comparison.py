@@ -17,7 +17,8 @@ from typing import Any
 
 import click
 
-from kstreams_repl.host.kafka.clients import PRODUCER_DEFAULTS
+from kstreams_repl.engine.config import EXACTLY_ONCE_V2
+from kstreams_repl.host.kafka.clients import producer_defaults
 from kstreams_repl.system.errors import KStreamsError
 from workshop.bench.peers.kafka_streams import KAFKA_STREAMS, KafkaStreamsPeer, PeerRun, chosen_jdk, peer_option
 from workshop.bench.rig import json_output
@@ -245,7 +246,7 @@ def _emit_theirs(bench: str, case: Case, runs: Sequence[PeerRun]) -> None:
 
 def _sending(settings: Settings) -> str:
     """Return the linger and compression of our producers in a run."""
-    used = {**PRODUCER_DEFAULTS, **settings.sending}
+    used = {**producer_defaults(transactional=settings.guarantee == EXACTLY_ONCE_V2), **settings.sending}
     return f"linger {used['linger.ms']} ms, {used['compression.type']}"
 
 

@@ -39,7 +39,7 @@ for the named field, and whether it is met (`--strict`: the exit status is 1 if 
 The peer, unless a table names another, is Kafka Streams 4.3.1 on the JVM (`workshop/bench/peers/`): same broker (Kafka 4.3.1
 until 2026-11-26, 4.2.2 since), topics, commit
 interval, linger (50 ms) and compression (lz4), as many threads as we have instances, else its defaults; runs alternate.
-*Defaults* (`--clients defaults`): each system's own linger and compression, ours 10 ms and lz4, the peer's 100 ms and none."""
+*Defaults* (`--clients defaults`): each system's own linger and compression, 100 ms and none for both; ours at least once 10 ms."""
 _METHODS: Mapping[str, tuple[str, str]] = {
     "throughput": (
         "Throughput",

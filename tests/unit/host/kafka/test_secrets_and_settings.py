@@ -9,7 +9,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from kstreams_repl.host.kafka.clients import ClientSettings, make_producer
+from kstreams_repl.host.kafka import clients
+from kstreams_repl.host.kafka.clients import ClientSettings, make_producer, make_transactional_producer
 from kstreams_repl.system.errors import ConfigError
 from kstreams_repl.system.secrets import Secret, from_plain, secret, to_plain, without_secrets
 
@@ -79,6 +80,16 @@ def test_two_addresses_that_differ_are_a_config_error() -> None:
     with pytest.raises(ConfigError, match="given twice"):
         ClientSettings("a:1", {"bootstrap.servers": "b:1"})
     assert "bootstrap.servers" not in ClientSettings("a:1", {"bootstrap.servers": "a:1"}).properties
+
+
+def test_records_of_a_transaction_wait_for_larger_batches_unless_it_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[dict[str, object]] = []
+    monkeypatch.setattr(clients, "_make", lambda kind, settings, *_: made.append(settings))
+    make_producer(ClientSettings("a:1"))
+    make_transactional_producer(ClientSettings("a:1"), transactional_id="t")
+    make_transactional_producer(SETTINGS, transactional_id="t")
+    assert [settings["linger.ms"] for settings in made] == [10, 100, 7]
+    assert {settings["compression.type"] for settings in made} == {"none"}
 
 
 def test_an_error_about_settings_does_not_tell_the_secret(caplog: pytest.LogCaptureFixture) -> None:
