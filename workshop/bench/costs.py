@@ -7,6 +7,7 @@ divided by its samples (`part_of`), what the client's own threads use is a part 
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import threading
@@ -64,6 +65,8 @@ _WAITS = ("cond_wait", "cond_timedwait", "cnd_", "acquire_lock_timed", "SimpleQu
 @where
 def main(names: tuple[str, ...], events: int, spy: str, bootstrap: str | None, directory: Path | None) -> None:
     """Print a line for each query, and one for its floors."""
+    if shutil.which(spy) is None:
+        raise KStreamsError(f"there is no {spy}", hint="install py-spy, or pass its path: --py-spy")
     json_output.emit_machine()
     with open_testbed(bootstrap, directory) as testbed:
         testbed.session.spark  # noqa: B018 (Spark starts before the first measured run)
@@ -142,7 +145,7 @@ class StackSampler:
             KStreamsError: there are no samples.
         """
         if not self._used or not self._file.exists():
-            raise KStreamsError("the worker was not sampled", hint="install py-spy, or pass its path: --py-spy")
+            raise KStreamsError("the worker was not sampled", hint="may py-spy look at other processes here? (ptrace)")
         first = next(used for at, used in reversed(self._used) if at <= began or used is self._used[0][1])
         last = next(used for at, used in self._used if at >= ended or used is self._used[-1][1])
         spent = {thread: seconds - first.get(thread, 0.0) for thread, seconds in last.items()}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from click.testing import CliRunner
 
-from workshop.bench.costs import part_of
+from kstreams_repl.system.errors import KStreamsError
+from workshop.bench.costs import main, part_of
 
 LOOP = "PollLoop.run (host/instance/polling/poll_loop.py:120);fused (kstreams_repl/engine/runtime/compiler/<loop 7=KSTREAM-FILTER>:9)"
 
@@ -23,3 +25,8 @@ LOOP = "PollLoop.run (host/instance/polling/poll_loop.py:120);fused (kstreams_re
 )
 def test_the_innermost_known_frame_decides(inner: str, part: str | None) -> None:
     assert part_of(LOOP + inner) == part
+
+
+def test_without_its_sampler_nothing_is_started() -> None:
+    result = CliRunner().invoke(main, ["--py-spy", "/nowhere/py-spy"])
+    assert isinstance(result.exception, KStreamsError) and "--py-spy" in result.exception.hint and not result.output
