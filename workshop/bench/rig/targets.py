@@ -57,8 +57,10 @@ TARGETS: Mapping[tuple[str, str], tuple[Target, ...]] = MappingProxyType(
             for guarantee, floors in _FLOORS.items()
             for workload, floor in floors.items()
         },
-        **{("nexmark", f"{query} ratio"): (Target(">=", 1.8), Target("=", True, of="same_output")) for query in ("hopping", "rekeyed")},
-        ("nexmark", "* ratio"): (Target(">=", 1.3), Target("=", True, of="same_output")),
+        **{
+            ("nexmark", f"*{which} ratio"): (Target(">=", floor), Target("=", True, of="same_output"))
+            for which, floor in {" defaults": 3, **{f" {format}": 1.3 for format in FORMATS}, "": 2}.items()
+        },
         **{("engine", format): (Target(">=", 150_000),) for format in FORMATS},
         **{("engine", case): (Target(">=", 1.5, of="to_functions"),) for case in ("sql*", "map_batches*", "groups-sql, *")},
         ("async", "1,000 in flight, 50 ms"): (Target(">=", 15_000),),

@@ -88,6 +88,14 @@ def test_a_query_of_another_format_is_a_ratio_in_its_row_and_a_miss_cannot_be_ov
     assert "| 1.20 NO: other output NO: >= 1.3, same output |" in render(missed)
 
 
+def test_a_query_at_defaults_has_its_rates_and_bounds_of_its_own() -> None:
+    query = {"what": "filter", "records": 5000, "peak_rss_mb": 700, "same_output": True}
+    lines = [line("nexmark", f"q2{which}{of}", 2.5, **query) for which in ("", " defaults") for of in ("", " kafka-streams", " ratio")]
+    page = render(lines)
+    assert "| q2: filter | 2.5 / 2.5 | 2.50 |  | 2.5 / 2.5 | 2.50 NO: >= 3, same output |" in page
+    assert "1 queries: 2.50 (target >= 3, NOT met)" in page and "1 queries, defaults: 2.50 (target >= 4, NOT met)" in page
+
+
 def test_a_system_in_python_is_a_column() -> None:
     page = render([line("python-peers", f"count exactly_once_v2 {name}", 5) for name in ("kstreams_repl", "quix-streams")])
     assert "| workload | kstreams_repl exactly_once_v2 | quix-streams exactly_once_v2 | ratio | target |" in page
