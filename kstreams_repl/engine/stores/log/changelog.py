@@ -82,12 +82,8 @@ class Changelog:
         """Send the pending records; does nothing in the mode that sends every update immediately."""
         pending, send = self.pending, self.send
         if pending and send is not None:
-            values, timestamps, headers = zip(*pending.values(), strict=True)
-            if None in timestamps or any(headers):
-                for key, (value, timestamp, own) in pending.items():
-                    send(key, value, timestamp, own, self.partition)
-            else:
-                self.send_many(list(pending), values, timestamps)
+            for key, (value, timestamp, headers) in pending.items():
+                send(key, value, timestamp, headers, self.partition)
             pending.clear()
 
     def clear(self) -> None:
