@@ -2,7 +2,7 @@
 
 An application counts records by key, as fast as it can, from a topic with each of `keys` keys once and `records` further records. When
 every key has a row it is forked, the fork runs beside it, and is dropped. The application's records per second are measured before, while
-the fork is made, while it runs, and after. Then another fork is promoted while a few records arrive.
+the fork is made, while it runs, and after. With `--rate` another fork is promoted then, while a few records arrive.
 """
 
 from __future__ import annotations

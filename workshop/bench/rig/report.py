@@ -139,10 +139,11 @@ and records each time. *Live*: seconds for five million more records, in turns w
     ),
     "fork": (
         "Forks",
-        """`./kstreams bench fork --rate 40000`: a count (exactly once, one instance) to which that many records/s come; *load full*
+        """`./kstreams bench fork --rate 40000`: a count (exactly once, one instance) to which that many records/s come; *full load*
 (`--rate 0`): they are all there, and the application and the broker keep both processors busy. *Until the fork runs*: from the call of
-`app.fork` until it has processed a record. *Without output*: the longest gap between two records at a `read_committed` consumer while
-the fork is promoted, at 400 records/s. *Of before*: the application's own speed, relative to that before the fork.""",
+`app.fork` until its instance has its state and processes. *Without output*: the longest gap between two records at a
+`read_committed` consumer while the fork is promoted, at 400 records/s. *Of before*: the application's own speed, relative
+to that before the fork.""",
     ),
     "queries": (
         "Queries of state",

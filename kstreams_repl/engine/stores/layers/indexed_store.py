@@ -54,8 +54,7 @@ class IndexedStore(TypedStore):
         if index is None:
             index = self._index = KeyIndex(self._suffixes, self._expiring.approximate_count, self._first_shown)
             self._expiring.environment.after_rollback(index.reset)
-        suffixes = index.lists.get(key)
-        return index.of(key) if suffixes is None else suffixes
+        return index.of(key)
 
     def _suffixes(self, key: bytes | None) -> Iterator[tuple[bytes, Suffix]]:
         """Iterate over (serialized key, suffix) for the index, of one key or, with None, of all."""
