@@ -535,7 +535,7 @@ class StreamTask:
         """Return the source's generated loop, unless something must be observed or handled record by record."""
         services = self.services
         seen = services.tap is not None or services.meter is not None or services.by_record or self._trace is not None
-        if seen or self.errors.handler is not None or source.extract is not None:
+        if seen or self.errors.handler is not None or source.times is None:
             return None
         children = children_of(self.spec.subtopology.nodes)
         return fuse_source(

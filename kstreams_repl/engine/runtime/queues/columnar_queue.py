@@ -39,7 +39,7 @@ class FusedQueue(RecordQueue):
         threshold: minimum number of records for which the loop is used.
     """
 
-    __slots__ = ("_fused", "_watched", "_batch", "_threshold")
+    __slots__ = ("_fused", "_watched", "_batch", "_threshold", "_times")
 
     def __init__(
         self,
@@ -58,6 +58,8 @@ class FusedQueue(RecordQueue):
         self._watched = watched
         self._threshold = threshold
         self._batch = _NOTHING
+        assert source.times is not None
+        self._times = source.times
 
     def _open(self, batch: RecordBatch) -> Iterator[Row]:
         self._batch = batch
@@ -75,7 +77,7 @@ class FusedQueue(RecordQueue):
         start = bisect_left(batch.offsets, self.head_offset)
         stop = min(start + count, len(batch.offsets))
         enough = start + self._threshold
-        if stop < enough or batch.timestamps[enough - 1] >= limit:
+        if stop < enough or self._times(batch.timestamps[enough - 1 : enough])[0] >= limit:
             return super().run(count, limit)
         self.record.topic, self.record.partition = self.topic, self.partition.partition
         position, chunk = start, self._fused.chunk
@@ -94,7 +96,9 @@ class FusedQueue(RecordQueue):
 
     def _run_chunk(self, batch: RecordBatch, start: int, stop: int, limit: int, *, first: bool) -> int:
         """Run these records as far as `limit` allows, the head always, and return how many were run."""
-        timestamps = batch.timestamps[start:stop]
+        timestamps = self._times(batch.timestamps[start:stop])
+        if first:
+            timestamps[0] = self.head_ts  # it has already been extracted
         latest = max(timestamps)
         if latest >= limit or min(timestamps) < 0:
             bad = next((index for index, timestamp in enumerate(timestamps) if timestamp >= limit or timestamp < 0), len(timestamps))

@@ -48,6 +48,8 @@ class Source(Protocol):
     """Prepares a batch with headers for the serdes (`header_ids.framing`); None: not needed."""
     extract: Callable[[RecordQueue, object, object, int, int, Headers], int] | None
     """(queue, key, value, timestamp, offset, headers) -> timestamp in ms"""
+    times: Callable[[list[int]], list[int]] | None
+    """What `extract` makes of timestamps, negative ones excepted, where it asks nothing else; None: it asks for the record."""
 
     def on_poison(
         self, error: BaseException, queue: RecordQueue, key: bytes | None, value: bytes | None, ts: int, offset: int, headers: Headers

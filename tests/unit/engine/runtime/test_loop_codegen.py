@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from kstreams_repl import StreamsBuilder, serdes
+from kstreams_repl.engine.dsl import timestamps
+from kstreams_repl.engine.dsl.timestamps import (
+    fail_on_invalid_timestamp,
+    log_and_skip_on_invalid_timestamp,
+    use_partition_time_on_invalid_timestamp,
+    wall_clock_timestamp,
+)
 from kstreams_repl.engine.runtime.compiler.loop_codegen import Way, node_in_loop
 from kstreams_repl.engine.runtime.nodes.collector import Direct
 from kstreams_repl.engine.runtime.queues.columnar_queue import LOOP_THRESHOLD, FusedQueue
@@ -130,6 +138,53 @@ def test_a_loop_gives_the_same_where_the_cache_forgets_most_rows(
     expected = by_entries(make, given, piece=40)
     monkeypatch.setitem(WriteBackCache.__init__.__kwdefaults__, "capacity", 2)
     assert outcome(make, given, piece=40) == expected == by_entries(make, given, piece=40)
+
+
+PREDEFINED = [
+    fail_on_invalid_timestamp, log_and_skip_on_invalid_timestamp, use_partition_time_on_invalid_timestamp, wall_clock_timestamp,
+]  # fmt: skip
+
+
+class Clock:
+    """A wall clock that the test sets."""
+
+    def __init__(self) -> None:
+        self.seconds = 1_000
+
+    def now(self, zone: object) -> datetime:
+        return datetime.fromtimestamp(self.seconds, UTC)
+
+
+@pytest.mark.parametrize("extractor", PREDEFINED)
+@pytest.mark.parametrize("make", [windows, rekeyed])
+def test_a_loop_uses_the_timestamps_of_predefined_extractors(
+    make: Callable[[], Topology], extractor: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timestamps, "datetime", Clock())
+    some_negative = extractor is not fail_on_invalid_timestamp
+    given = [
+        (key, value, -7 if some_negative and index in (3, 300, 301) else timestamp, headers)
+        for index, (key, value, timestamp, headers) in enumerate(rows())
+    ]
+    config = {"default.timestamp.extractor": extractor}
+    expected = by_entries(make, given, config)
+    in_loops = counted(monkeypatch)
+    assert outcome(make, given, config) == expected
+    assert sum(in_loops) > 200
+
+
+def test_a_loop_takes_each_piece_at_its_own_wall_clock_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(timestamps, "datetime", clock)
+    rig = Rig(stateless(), {"default.timestamp.extractor": wall_clock_timestamp})
+    times = []
+    for _ in range(3):
+        put(rig, [(b"k", b"v", -1, None)] * 200)  # the head is read now
+        clock.seconds += 1
+        while rig.run(500):
+            pass
+        times += [timestamp for *_, timestamp in rig.outbox.to("out")[len(times) :]]
+    assert times == [at for second in (1000, 1001, 1002) for at in [second * 1000] + [(second + 1) * 1000] * 199]
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
