@@ -6,12 +6,36 @@ extractor the record's own timestamp is used, and a negative one is an error.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 from kstreams_repl.system.errors import StreamsProcessingError
 
 
+Extractor = Callable[[Any, int], int]
+Times = Callable[[list[int]], list[int]]
+
+
+def _by_column(times: Times) -> Callable[[Extractor], Extractor]:
+    """Say what an extractor makes of a column of records' own timestamps, as far as they are valid."""
+
+    def mark(extractor: Extractor) -> Extractor:
+        extractor.column_times = times  # type: ignore[attr-defined]
+        return extractor
+
+    return mark
+
+
+def _keep(timestamps: list[int]) -> list[int]:
+    return timestamps
+
+
+def _now(timestamps: list[int]) -> list[int]:
+    return [wall_clock_timestamp(None, -1)] * len(timestamps)
+
+
+@_by_column(_keep)
 def fail_on_invalid_timestamp(record: Any, partition_time: int) -> int:
     """Return the record's own timestamp.
 
@@ -27,11 +51,13 @@ def fail_on_invalid_timestamp(record: Any, partition_time: int) -> int:
     return timestamp
 
 
+@_by_column(_keep)
 def log_and_skip_on_invalid_timestamp(record: Any, partition_time: int) -> int:
     """Return the record's own timestamp; records with a negative one are dropped and counted."""
     return int(record.timestamp)
 
 
+@_by_column(_keep)
 def use_partition_time_on_invalid_timestamp(record: Any, partition_time: int) -> int:
     """Return the record's own timestamp, or the partition time instead of a negative one.
 
@@ -48,6 +74,7 @@ def use_partition_time_on_invalid_timestamp(record: Any, partition_time: int) ->
     return partition_time
 
 
+@_by_column(_now)
 def wall_clock_timestamp(record: object, partition_time: int) -> int:
     """Return the time at which the record is read."""
     return int(datetime.now(UTC).timestamp() * 1000)

@@ -7,12 +7,6 @@ from dataclasses import dataclass
 from numbers import Number
 from typing import Any
 
-from kstreams_repl.engine.dsl.timestamps import (
-    fail_on_invalid_timestamp,
-    log_and_skip_on_invalid_timestamp,
-    use_partition_time_on_invalid_timestamp,
-    wall_clock_timestamp,
-)
 from kstreams_repl.engine.operators.operator import Process
 from kstreams_repl.engine.runtime.compiler.crash_trace import Trace
 from kstreams_repl.engine.runtime.nodes.handlers import ErrorContext, Handler, Response, ask
@@ -31,11 +25,6 @@ from kstreams_repl.system.errors import (
 from kstreams_repl.system.types import Headers
 
 _MOST = 1 << 63
-_KEEP_VALID = (
-    fail_on_invalid_timestamp,
-    log_and_skip_on_invalid_timestamp,
-    use_partition_time_on_invalid_timestamp,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +46,6 @@ Times = Callable[[list[int]], list[int]]
 
 def _keep(timestamps: list[int]) -> list[int]:
     return timestamps
-
-
-def _now(timestamps: list[int]) -> list[int]:
-    return [wall_clock_timestamp(None, -1)] * len(timestamps)
-
-
-def _times_of(extractor: Callable[[Any, int], int] | None) -> Times | None:
-    if extractor is None or extractor in _KEEP_VALID:
-        return _keep
-    return _now if extractor is wall_clock_timestamp else None
 
 
 def _never(record: ConsumedRecord, partition_time: int) -> int:
@@ -97,7 +76,7 @@ class CompiledSource:
         self._extractor: Callable[[ConsumedRecord, int], int] = extractor or _never
         self._negative_fails = extractor is None
         self.extract: Extract | None = None if extractor is None else self._extract
-        self.times = _times_of(extractor)
+        self.times: Times | None = _keep if extractor is None else getattr(extractor, "column_times", None)
         self.no_headers = services.no_headers if self.times is not None and handler is None else None
 
     def _extract(self, queue: RecordQueue, key: object, value: object, timestamp: int, offset: int, headers: Headers) -> int:
