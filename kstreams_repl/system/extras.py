@@ -53,6 +53,7 @@ EXTRA_OF = {
     "tenacity": "async",
     "traitlets": "notebook",
     "uvicorn": "queries",
+    "uvloop": "queries",
 }
 """By module: the extra of this project that installs it."""
 

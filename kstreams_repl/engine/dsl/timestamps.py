@@ -12,7 +12,6 @@ from typing import Any
 
 from kstreams_repl.system.errors import StreamsProcessingError
 
-
 Extractor = Callable[[Any, int], int]
 Times = Callable[[list[int]], list[int]]
 

@@ -18,6 +18,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import uvloop
+
 from kstreams_repl.engine import serdes
 from kstreams_repl.engine.config import StreamsConfig
 from kstreams_repl.engine.metrics.prometheus import prometheus_text
@@ -283,7 +285,8 @@ def main() -> int:
         server = SessionQueryServer(request, unpack(request.shipment))
         with contextlib.suppress(BrokerUnavailableError):
             server.follower.refresh(seconds=_FIRST_SECONDS)
-        asyncio.run(server.run())
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(server.run())
     except KStreamsError as error:
         print(error.message, file=sys.stderr)
         return 1

@@ -39,7 +39,7 @@ _DOWN_SECONDS = 0.5
 _WAIT_SECONDS, _MOST_WAIT_SECONDS = 0.002, 0.02
 """Pauses between looks whether a store has reached a position."""
 _INSTANT = frozenset({"get", "count", "many"})
-_INSTANT_KEYS = 100
+_INSTANT_KEYS = 1_000
 """Reads of microseconds, which are not worth a thread."""
 
 

@@ -2,7 +2,7 @@
 
 Each connection has one request open at a time. Without a rate the next is sent when the answer is there (closed loop); with one, requests
 are due at even times and a late answer counts from the time at which its request was due, so a stall is not hidden (open loop).
-The parser is h11, as in the server; the processor time that this process used says whether it was the bottleneck.
+Parser and event loop are the server's, in C; the processor time that this process used says whether it was the bottleneck.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from dataclasses import asdict, dataclass
 from itertools import count, cycle
 from typing import Any
 
-import h11
+import httptools
+import uvloop
 
 from kstreams_repl.system.errors import KStreamsError
 from workshop.bench.rig.json_output import quantiles
@@ -121,7 +122,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
-        self._parser = h11.Connection(h11.CLIENT)
+        self._parser = httptools.HttpResponseParser(self)
         self._next()
 
     def _next(self) -> None:
@@ -139,8 +140,6 @@ class _Connection(asyncio.Protocol):
 
     def _send(self, at: float) -> None:
         self._sent = at
-        self._parser.send(h11.Request(method="GET", target="/", headers=[("Host", "-")]))  # only its state: the request is made already
-        self._parser.send(h11.EndOfMessage())
         self._transport.write(next(self._run.requests))
 
     def _finish(self) -> None:
@@ -149,15 +148,12 @@ class _Connection(asyncio.Protocol):
         self._transport.close()
 
     def data_received(self, data: bytes) -> None:
-        self._parser.receive_data(data)
-        while (event := self._parser.next_event()) is not h11.NEED_DATA:
-            if isinstance(event, h11.Response):
-                self._run.refused += event.status_code != 200
-            elif isinstance(event, h11.EndOfMessage):
-                self._run.times.append(time.perf_counter() - self._sent)
-                self._parser.start_next_cycle()
-                self._next()
-                return
+        self._parser.feed_data(data)
+
+    def on_message_complete(self) -> None:
+        self._run.refused += self._parser.get_status_code() != 200
+        self._run.times.append(time.perf_counter() - self._sent)
+        self._next()
 
     def connection_lost(self, error: Exception | None) -> None:
         if not self.done.done():
@@ -181,4 +177,5 @@ async def run(load: Load) -> Loaded:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asdict(asyncio.run(run(Load(**json.loads(sys.stdin.read())))))))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        print(json.dumps(asdict(runner.run(run(Load(**json.loads(sys.stdin.read())))))))

@@ -107,7 +107,7 @@ def serve_catalogue(
     from kstreams_repl.host.spark.planning.plan_serialization import pack
     from kstreams_repl.host.spark.query_server_process import ServeRequest
 
-    require("starlette", "uvicorn", "httptools", "httpx")
+    require("starlette", "uvicorn", "uvloop", "httptools", "httpx")
     given = {} if state_dir is None else {"state.dir": str(state_dir)}
     root = state_root(client.application_config(name, given))
     catalogue, settings = read_catalogue(root, name)
@@ -124,7 +124,7 @@ def serve_catalogue(
 
 def serve(app: ApplicationCore, bind: HostInfo, certfile: str | None, keyfile: str | None, insecure: bool) -> QueryServer:
     """Start a server, as `Application.serve`."""
-    require("starlette", "uvicorn", "httptools", "httpx")
+    require("starlette", "uvicorn", "uvloop", "httptools", "httpx")
     request = _serve_request(app, bind, certfile, keyfile, insecure)
     kept = _server_of_instances(app, request)
     if kept is None:
