@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 PROC = Path("/proc")
@@ -12,7 +13,7 @@ EXECUTOR_VARIABLE = "KSTREAMS_EXECUTOR"
 
 def start_time(pid: int) -> str:
     """Return when a process was started, as text that no later process of this boot has with this id; "" when there is none."""
-    if not _has_proc():
+    if not _is_proc(PROC):
         import psutil
 
         try:
@@ -27,7 +28,7 @@ def running_since(pid: int) -> str:
     """Return when a process was started, as text that no later process with the same id has, in a later boot neither; "" when there is
     no such process, or it has ended and its parent does not know yet (a zombie).
     """
-    if not _has_proc():
+    if not _is_proc(PROC):
         import psutil
 
         try:
@@ -41,7 +42,7 @@ def running_since(pid: int) -> str:
 
 def parent(pid: int) -> int | None:
     """Return the process that started a process; None when there is no such process."""
-    if not _has_proc():
+    if not _is_proc(PROC):
         import psutil
 
         try:
@@ -64,8 +65,9 @@ def boot_id() -> bytes:
         return b"%d" % round(psutil.boot_time())
 
 
-def _has_proc() -> bool:
-    return (PROC / "self").exists()
+@functools.cache
+def _is_proc(path: Path) -> bool:
+    return (path / "self").exists()
 
 
 def _stat(pid: int) -> list[str]:

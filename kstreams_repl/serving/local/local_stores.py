@@ -87,6 +87,7 @@ class LocalStores:
         self._defaults = (serdes.resolve(config["default.key.serde"]), serdes.resolve(config["default.value.serde"]))
         self._root = state_root(config)
         self._base = application_directory(self._root, self.application_id)
+        self._control = control_directory(self._root, self.application_id)
         self._readers: dict[Path, TaskReader] = {}
         self._lock = threading.Lock()
         self._found: tuple[float, dict[TaskId, dict[str, Path]]] = (-1.0, {})
@@ -289,14 +290,14 @@ class LocalStores:
         read_at, lease = self._lease
         now = time.monotonic()
         if now - read_at > CHECK_SECONDS:
-            lease = read_lease(control_directory(self._root, self.application_id))
+            lease = read_lease(self._control)
             self._lease = (now, lease)
         return lease
 
     def last_report_ms(self) -> int | None:
         """Return when an instance on this host last reported, in milliseconds since 1970; None: none has, under the last command."""
         lease = self.lease
-        reports = {} if lease is None else reports_in(control_directory(self._root, self.application_id), lease.generation)
+        reports = {} if lease is None else reports_in(self._control, lease.generation)
         return max((int(report["at_ms"]) for report in reports.values()), default=None)
 
     # ---- errors

@@ -118,6 +118,7 @@ class TaskView:
         self._engines: dict[str, ReadEngine] = {}
         self._reload: list[Callable[[], None]] = []
         self._positions: dict[str, int] | None = None
+        self._position: Position | None = None
 
     def begin(self) -> None:
         """Move to the last commit."""
@@ -129,7 +130,7 @@ class TaskView:
                 self.reader.open_engines()
                 transaction = self.transaction = self.reader.snapshot.begin()
                 number = transaction.id()
-            self._positions = None
+            self._positions = self._position = None
             for load in self._reload:
                 load()
             self._seen = number
@@ -229,11 +230,13 @@ class TaskView:
     @property
     def position(self) -> Position:
         """The offset of the last record of each input that this commit reflects."""
-        return Position.of(
-            (_partition(name[len(INPUT) :]), offset - 1)
-            for name, offset in self.positions.items()
-            if name.startswith(INPUT) and offset > 0
-        )
+        if self._position is None:
+            self._position = Position.of(
+                (_partition(name[len(INPUT) :]), offset - 1)
+                for name, offset in self.positions.items()
+                if name.startswith(INPUT) and offset > 0
+            )
+        return self._position
 
     @property
     def is_active(self) -> bool:
