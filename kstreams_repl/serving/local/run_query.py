@@ -123,7 +123,7 @@ def _attempt(
         return failure, ""
     position, source = view.position, f"at commit {view.commit_id}"
     if bound.is_reached_by(position, partition):
-        part = ViewPart(_Kept(reader.task), view, builder, headers=type(request.query) in _WITH_HEADERS)
+        part = ViewPart(_Kept(reader.task), view, builder, headers=type(request.query) in WITH_HEADERS)
         return ask(part, request.query, reader, view, lambda: position), source
     reader.give(view)
     why = f"partition {partition} of store {builder.name!r} is at {position.to_json()}, the bound is {bound.position.to_json()}"
@@ -154,9 +154,9 @@ def ask(part: StorePart, query: object, holder: Holder, view: object, position: 
             value = query.run(handle_of(part))
             rows = value if isinstance(value, Iterator) else None
         else:
-            with_headers = type(query) in _WITH_HEADERS
+            with_headers = type(query) in WITH_HEADERS
             read = read_of(part.builder, query) if read_of is not None and part.builder.kind in kinds else None
-            if read is None or (with_headers and (view is None or not part.builder.headers)):  # a server sends rows without headers
+            if read is None or (with_headers and not part.builder.headers):
                 return _unknown(part.builder, query, None if view is None else position())
             held, value = part.open(read)
             rows = None if held is None else held[2]
@@ -265,7 +265,7 @@ READS: dict[object, Any] = {
     KeysQuery: (KEY_VALUE | _VERSIONED, lambda builder, query: Read("many", builder.name, keys=query.keys), None),
 }
 """By type of query: the kinds of stores that answer it, the read that it is, and what is applied to each row."""
-_WITH_HEADERS = frozenset(
+WITH_HEADERS = frozenset(
     {
         TimestampedKeyWithHeadersQuery,
         TimestampedRangeWithHeadersQuery,

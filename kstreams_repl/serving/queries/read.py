@@ -44,6 +44,7 @@ class ReadOptions(TypedDict, total=False):
     wait: Seconds
     stale: bool
     max_lag: int | None
+    headers: bool
 
 
 class Read(NamedTuple):
@@ -66,6 +67,7 @@ class Read(NamedTuple):
         bound: a position that the answer must have reached.
         wait: seconds to wait for it.
         stale: whether a standby copy may answer, and by how many records it may be behind (`max_lag`; None: any number).
+        headers: of a store that keeps headers: with them.
     """
 
     kind: str
@@ -88,6 +90,7 @@ class Read(NamedTuple):
     max_lag: int | None = None
     keys: Sequence[object] = ()
     serializer: object = None
+    headers: bool = False
 
     def following(self, sent: int, partition: int) -> Read:
         """Return the read of the rows of a partition, after so many rows of the page, and after those that a page before has sent."""
@@ -98,6 +101,7 @@ class Read(NamedTuple):
         path = f"/state/{_PATHS.get(self.kind, self.kind)}/{quote(self.store, safe='')}"
         if self.kind == "many":
             content = {"keys": [to_wire(key) for key in self.keys], "stale": self.stale, "partition": self.partition}
+            content |= {"headers": True} if self.headers else {}
             return "POST", path, json.dumps(content).encode()
         if self.has_key:
             path += f"/{quote(json.dumps(to_wire(self.key)), safe='')}"
@@ -112,6 +116,8 @@ class Read(NamedTuple):
             query["prefix"] = self.prefix
         if self.reverse:
             query["reverse"] = "true"
+        if self.headers and self.kind != "count":
+            query["headers"] = "true"
         if self.after is not None:
             query["page"] = page_text(self.after)
         if self.bound is not None:

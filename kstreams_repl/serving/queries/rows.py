@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
-from kstreams_repl.system.types import ValueAndTimestamp, VersionedRecord, Windowed
+from kstreams_repl.system.types import AggregationWithHeaders, ValueAndTimestamp, ValueTimestampHeaders, VersionedRecord, Windowed
 
 KEY_VALUE = frozenset({StoreKind.KEY_VALUE, StoreKind.LRU, StoreKind.TIMESTAMPED_KEY_VALUE})
 WINDOWS = frozenset({StoreKind.WINDOW, StoreKind.TIMESTAMPED_WINDOW, StoreKind.TIME_ORDERED_WINDOW})
 StoreRow = dict[str, Any]
-"""A row of a store by its columns: key, value, and timestamp, window or validity where the store has them."""
+"""A row of a store by its columns: key, value, and timestamp, window, validity or headers where the store has them."""
 
 
 def is_timestamped(store: StoreBuilder) -> bool:
@@ -21,8 +21,15 @@ def is_timestamped(store: StoreBuilder) -> bool:
     return store.kind in (StoreKind.TIMESTAMPED_KEY_VALUE, StoreKind.TIMESTAMPED_WINDOW)
 
 
-def row_maker(builder: StoreBuilder) -> Callable[[Any, Any], StoreRow]:
-    """Return the function that makes a row of (key, value): the reverse of `pair`."""
+def row_maker(builder: StoreBuilder, *, headers: bool = False) -> Callable[[Any, Any], StoreRow]:
+    """Return the function that makes a row of (key, value): the reverse of `pair`.
+
+    Args:
+        headers: the values are those of a store with headers.
+    """
+    if headers:
+        plain, of_session = row_maker(builder), builder.kind is StoreKind.SESSION
+        return lambda key, kept: {**plain(key, kept[0] if of_session else kept[:2]), "headers": kept.headers}
     stamped = is_timestamped(builder)
     if builder.kind is StoreKind.VERSIONED:
         return lambda key, record: {"key": key, "value": record[0], "timestamp": record[1], "valid_to": record[2]}
@@ -47,6 +54,9 @@ def value_of(row: StoreRow) -> object:
         >>> value_of({"key": "a", "value": 2, "timestamp": 7})
         ValueAndTimestamp(value=2, timestamp=7)
     """
+    if "headers" in row:
+        value, headers = row["value"], row["headers"]
+        return ValueTimestampHeaders(value, row["timestamp"], headers) if "timestamp" in row else AggregationWithHeaders(value, headers)
     if "valid_to" in row:
         return VersionedRecord(row["value"], row["timestamp"], row["valid_to"])
     return ValueAndTimestamp(row["value"], row["timestamp"]) if "timestamp" in row else row["value"]

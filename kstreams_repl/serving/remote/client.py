@@ -90,18 +90,19 @@ class QueryClient(ClientRequests):
         return {row["key"]: value_of(row) for page in pages for row in page.rows}
 
     def pages_of_many(
-        self, store: str, keys: Iterable[object], *, stale: bool = False, partition: int | None = None
+        self, store: str, keys: Iterable[object], *, stale: bool = False, partition: int | None = None, headers: bool = False
     ) -> list[RemoteResult]:
         """Return the answers of which `get_many` is made.
 
         Args:
             store, keys, stale: as `get_many`.
             partition: the only one to look in; None: all.
+            headers: of a store that keeps headers: with them.
 
         Example:
             >>> [page.position for page in state.pages_of_many("counts", ["UA", "AA"])]     # doctest: +SKIP
         """
-        reads = reads_of_many(store, keys, stale, partition)
+        reads = reads_of_many(store, keys, stale, partition, headers)
         return [self._result(self._ask(lambda turn, read=read: self._route(read, turn))) for read in reads]
 
     def query(self, kind: str, store: str, key: object = None, **options: Unpack[ReadOptions]) -> RemoteResult:
@@ -112,7 +113,7 @@ class QueryClient(ClientRequests):
             store: name of the store.
             key: the key, with ``has_key=True``.
             **options: low, high, prefix, time_from, time_to, as_of, reverse, partition, limit; position (a `Position` that the answer
-                must have reached) and wait (seconds); stale, max_lag.
+                must have reached) and wait (seconds); stale, max_lag; headers (of a store that keeps them).
 
         Example:
             >>> state.query("range", "counts", low="A", high="B").rows     # doctest: +SKIP

@@ -219,10 +219,10 @@ def subscription(url: str, store: str, after: str | None, snapshot: bool | None)
     return Ask(url, "GET", f"/subscribe/{store}?{httpx.QueryParams(query)}")
 
 
-def reads_of_many(store: str, keys: Iterable[object], stale: bool, partition: int | None = None) -> Iterator[Read]:
+def reads_of_many(store: str, keys: Iterable[object], stale: bool, partition: int | None = None, headers: bool = False) -> Iterator[Read]:
     asked = list(keys)
     for first in range(0, len(asked), _MANY):
-        yield Read("many", store, keys=asked[first : first + _MANY], stale=stale, partition=partition)
+        yield Read("many", store, keys=asked[first : first + _MANY], stale=stale, partition=partition, headers=headers)
 
 
 def next_read(read: Read, page: Any) -> Read:

@@ -18,7 +18,7 @@ from kstreams_repl.serving.queries.position import Position
 from kstreams_repl.serving.queries.read import LONGEST, ROWS, Read
 from kstreams_repl.serving.queries.row_iterator import Held
 from kstreams_repl.serving.queries.rows import StoreRow, pair, value_of
-from kstreams_repl.system.errors import CallError, InvalidStateStoreError, StateStoreNotAvailableError
+from kstreams_repl.system.errors import CallError, StateStoreNotAvailableError
 
 if TYPE_CHECKING:
     from kstreams_repl.serving.remote.client import QueryClient
@@ -87,13 +87,8 @@ class RemoteStoreProvider(StateStoreProvider):
     def parts(self, name: str, store_type: QueryableStoreType) -> Sequence[RemotePart]:
         builder = self._stores.builder(name)
         expect_accepted(store_type, builder)
-        if getattr(store_type, "headers", False):
-            raise InvalidStateStoreError(
-                f"query servers do not send the headers of store {name!r}; asking again does not help",
-                hint="read it on the host that has it (app.query), or take the type without headers",
-                store=name,
-            )
-        return [self._stores.part(builder, self._partition, stale=self._stale)]
+        headers = getattr(store_type, "headers", False)
+        return [self._stores.part(builder, self._partition, stale=self._stale, headers=headers)]
 
 
 class RemotePart:
@@ -105,6 +100,7 @@ class RemotePart:
         bound: what the answer must have reached.
         wait: seconds to wait for that.
         seconds: time for one attempt; None: as often as the client's time allows.
+        headers: a store that keeps headers shows them.
     """
 
     def __init__(
@@ -117,6 +113,7 @@ class RemotePart:
         bound: Position | None = None,
         wait: float = 0.0,
         seconds: float | None = None,
+        headers: bool = False,
     ) -> None:
         self.builder = builder
         self.partition = partition
@@ -126,7 +123,9 @@ class RemotePart:
         self._stores = stores
         self._seconds = seconds
         bound = bound if bound is not None and any(bound.offsets.values()) else None
-        self._with: dict[str, Any] = {"partition": partition, "stale": stale, "bound": bound, "wait": wait, "limit": PAGE_ROWS}
+        self._with: dict[str, Any] = {
+            "partition": partition, "stale": stale, "bound": bound, "wait": wait, "limit": PAGE_ROWS, "headers": headers,
+        }  # fmt: skip
 
     def open(self, read: Read) -> tuple[Held | None, Any]:
         """Return (what an iterator holds, None) for rows, or (None, the value). The first page is read now."""
@@ -163,7 +162,7 @@ class RemotePart:
 
     def _values(self, read: Read) -> list[object]:
         """Return the value of each key, None if it has none; of one partition: if that has it."""
-        asked = {"stale": self._with["stale"], "partition": self.partition}
+        asked = {name: self._with[name] for name in ("stale", "partition", "headers")}
         values: dict[object, object] = {}
         for page in self._stores.call(lambda client: client.pages_of_many(read.store, read.keys, **asked)):
             self.position = self.position.merge(page.position)

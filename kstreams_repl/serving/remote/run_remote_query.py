@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kstreams_repl.serving.local.run_query import answers_of, ask, refused_for_global_store
+from kstreams_repl.serving.local.run_query import WITH_HEADERS, answers_of, ask, refused_for_global_store
 from kstreams_repl.serving.queries.position import PositionBound
 from kstreams_repl.serving.queries.state_query import FailureReason, QueryResult, StateQueryRequest, StateQueryResult
 from kstreams_repl.serving.remote.remote_stores import RemoteStores
@@ -31,7 +31,10 @@ def run_remote_query(stores: RemoteStores, request: StateQueryRequest, *, timeou
             why = f"store {builder.name!r} has partitions 0 to {count - 1}"
             return QueryResult.for_failure(FailureReason.DOES_NOT_EXIST, why), ""
         stale = not request.requires_active
-        part = stores.part(builder, partition, stale=stale, bound=bound.position, wait=seconds, seconds=seconds + _HOP_SECONDS)
+        part = stores.part(
+            builder, partition, stale=stale, bound=bound.position, wait=seconds, seconds=seconds + _HOP_SECONDS,
+            headers=type(request.query) in WITH_HEADERS,
+        )  # fmt: skip
         result = ask(part, request.query, part, None, lambda: part.position)
         if result.is_success and not bound.is_reached_by(part.position, partition):  # a read without a bound of its own
             why = f"{part} is at {part.position.to_json()}, the bound is {bound.position.to_json()}"

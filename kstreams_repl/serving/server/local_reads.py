@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from kstreams_repl.engine.topology.store_builder import StoreBuilder, StoreKind
@@ -91,6 +91,8 @@ class LocalReads:
             )
         if read.as_of is not None and builder.kind is not StoreKind.VERSIONED:
             raise CallError(f"store {read.store!r} is a {builder.kind} store: it has no as_of", hint="leave as_of out", argument="as_of")
+        if read.headers and not builder.headers:
+            raise CallError(f"store {read.store!r} keeps no headers", hint="leave headers out", argument="headers")
         with self._stores.view(read.store, partition, stale=stale) as view:
             if read.bound is None or PositionBound.at(read.bound).is_reached_by(view.position, partition):
                 return self._rows(read, builder, partition, view)
@@ -133,27 +135,27 @@ class LocalReads:
     def _rows(self, read: Read, builder: StoreBuilder, partition: int, view: TaskView) -> PartitionRows:
         if read.kind == "count":
             return PartitionRows([{"partition": partition, "count": view.approximate_count(builder)}], view.position)
-        row = row_maker(builder)
+        row = row_maker(builder, headers=read.headers)
         if read.kind == "get":
-            value = value_in(read, view.store(builder))
+            value = value_in(read, view.store(builder, headers=read.headers))
             return PartitionRows([] if value is None else [row(read.key, value)], view.position)
         view.count_bytes()
         if read.kind == "many":
-            values = self._values(read.keys, builder, view)
+            values = self._values(read, builder, view)
             rows = [row(key, value) for key, value in zip(read.keys, values, strict=True) if value is not None]
             return PartitionRows(rows, view.position, size=view.bytes_read)
         rows = []
-        pairs = rows_of(read, view.store(builder), builder)
+        pairs = rows_of(read, view.store(builder, headers=read.headers), builder)
         for key, value in pairs:
             rows.append(row(key, value))
             if len(rows) == read.limit or view.bytes_read > self._most_bytes:
                 break
         return PartitionRows(rows, view.position, next(pairs, None) is None, view.bytes_read)
 
-    def _values(self, keys: Sequence[object], builder: StoreBuilder, view: TaskView) -> list[object]:
+    def _values(self, read: Read, builder: StoreBuilder, view: TaskView) -> list[object]:
         values: list[object] = []
-        for first in range(0, len(keys), _KEYS):
-            values += view.get_many(builder, keys[first : first + _KEYS])
+        for first in range(0, len(read.keys), _KEYS):
+            values += view.get_many(builder, read.keys[first : first + _KEYS], headers=read.headers)
             if view.bytes_read > self._most_bytes:
                 limit = self._most_bytes
                 raise QueryLimitError(f"the rows have more than {limit} bytes", hint="ask for fewer keys at once", limit=limit)

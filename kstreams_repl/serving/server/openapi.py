@@ -25,6 +25,7 @@ _PARAMETERS = {
     "wait": ("number", "Seconds to wait for it."),
     "stale": ("boolean", "Whether a standby copy may answer while the owner does not."),
     "max_lag": ("integer", "By how many records it may be behind."),
+    "headers": ("boolean", "With the headers of a store that keeps them."),
     "q": ("string", "One SELECT."),
     "snapshot": ("boolean", "Begin with the rows."),
     "names": ("boolean", "Draw generated names in full."),

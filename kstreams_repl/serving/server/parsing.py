@@ -58,15 +58,16 @@ def parse_read(kind: str, path: Mapping[str, str], query: Mapping[str, str], ser
         wait=min(seconds(query, "wait"), 20.0),
         stale=truth(query, "stale"),
         max_lag=number(query, "max_lag", least=0),
+        headers=truth(query, "headers"),
     )
 
 
 _PARAMETERS: Mapping[str, tuple[str, ...]] = {
-    "get": ("as_of",),
-    "range": ("from", "to", "as_of", "reverse"),
-    "prefix": ("prefix",),
-    "windows": ("from", "to", "from_key", "to_key", "reverse"),
-    "sessions": ("from", "to", "from_key", "to_key", "reverse"),
+    "get": ("as_of", "headers"),
+    "range": ("from", "to", "as_of", "reverse", "headers"),
+    "prefix": ("prefix", "headers"),
+    "windows": ("from", "to", "from_key", "to_key", "reverse", "headers"),
+    "sessions": ("from", "to", "from_key", "to_key", "reverse", "headers"),
     "versions": ("from", "to", "reverse"),
     "count": (),
 }

@@ -131,13 +131,15 @@ async def _many(served: Served, request: Request) -> Response:
     try:
         content = json.loads(await request.body())
         keys, stale, partition = content["keys"], content.get("stale", False), content.get("partition")
+        headers = content.get("headers", False)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CallError("the body must be JSON with the keys", hint='{"keys": ["a", "b"]}', argument="body") from error
-    if not isinstance(keys, list) or not isinstance(stale, bool) or not (partition is None or type(partition) is int and partition >= 0):
-        raise CallError("keys must be a list, stale true or false, partition a number", argument="keys")
+    flags = isinstance(stale, bool) and isinstance(headers, bool)
+    if not isinstance(keys, list) or not flags or not (partition is None or type(partition) is int and partition >= 0):
+        raise CallError("keys must be a list, stale and headers true or false, partition a number", argument="keys")
     if len(keys) > _MOST_KEYS:
         raise QueryLimitError(f"at most {_MOST_KEYS} keys at once, got {len(keys)}", limit=_MOST_KEYS)
-    asked = Read("many", store, keys=keys_from_wire(keys), partition=partition, stale=stale)
+    asked = Read("many", store, keys=keys_from_wire(keys), partition=partition, stale=stale, headers=headers)
     return _answer(asked, await served.router.answer(asked, forwarded=_forwarded(request)), request)
 
 
@@ -281,20 +283,22 @@ async def _docs(served: Served, request: Request) -> Response:
 
 _PAGED = ("limit", "page", "partition", "key_format")
 _BOUND = ("position", "wait", "stale", "max_lag")
+_ONE = ("as_of", "key_format", "headers", *_BOUND)
+_MANY_KEYS = 'The values of many keys: {"keys": [...], "stale": false, "partition": null, "headers": false}.'
 _SPAN = ("from", "to", "reverse", *_PAGED, *_BOUND)
-_KEYS_SPAN = (*_SPAN, "from_key", "to_key")
+_KEYS_SPAN = (*_SPAN, "from_key", "to_key", "headers")
 ROUTES: tuple[RouteEntry, ...] = (
     RouteEntry("GET", "/state/instances", _instances, "All hosts, with their stores and partitions."),
     RouteEntry("GET", "/state/instances/{store}", _instances_of, "The hosts that hold a store."),
     RouteEntry("GET", "/state/instance/{store}/{key:path}", _instance_of_key, "The hosts that have the row of a key.", ("key_format",)),
     RouteEntry("GET", "/state/stores", _stores, "The stores that can be queried."),
-    RouteEntry("GET", "/state/stores/{store}/{key:path}", _reading("get"), "The value of a key.", ("as_of", "key_format", *_BOUND)),
-    RouteEntry("POST", "/state/stores/{store}", _many, 'The values of many keys: {"keys": [...], "stale": false, "partition": null}.'),
-    RouteEntry("GET", "/state/range/{store}", _reading("range"), "Keys in a range.", (*_SPAN, "as_of")),
-    RouteEntry("GET", "/state/prefix/{store}", _reading("prefix"), "Keys with a prefix.", ("prefix", *_PAGED, *_BOUND)),
-    RouteEntry("GET", "/state/windows/{store}/{key:path}", _reading("windows"), "Windows of a key.", _SPAN),
+    RouteEntry("GET", "/state/stores/{store}/{key:path}", _reading("get"), "The value of a key.", _ONE),
+    RouteEntry("POST", "/state/stores/{store}", _many, _MANY_KEYS),
+    RouteEntry("GET", "/state/range/{store}", _reading("range"), "Keys in a range.", (*_SPAN, "as_of", "headers")),
+    RouteEntry("GET", "/state/prefix/{store}", _reading("prefix"), "Keys with a prefix.", ("prefix", "headers", *_PAGED, *_BOUND)),
+    RouteEntry("GET", "/state/windows/{store}/{key:path}", _reading("windows"), "Windows of a key.", (*_SPAN, "headers")),
     RouteEntry("GET", "/state/windows/{store}", _reading("windows"), "Windows of all keys.", _KEYS_SPAN),
-    RouteEntry("GET", "/state/sessions/{store}/{key:path}", _reading("sessions"), "Sessions of a key.", _SPAN),
+    RouteEntry("GET", "/state/sessions/{store}/{key:path}", _reading("sessions"), "Sessions of a key.", (*_SPAN, "headers")),
     RouteEntry("GET", "/state/sessions/{store}", _reading("sessions"), "Sessions of all keys.", _KEYS_SPAN),
     RouteEntry("GET", "/state/versions/{store}/{key:path}", _reading("versions"), "Versions of a key.", _SPAN),
     RouteEntry("GET", "/state/count/{store}", _reading("count"), "The approximate number of rows.", ("partition", *_BOUND)),

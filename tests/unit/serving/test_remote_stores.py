@@ -48,6 +48,10 @@ CASES = {
     ("windows", TYPES.window_store): WINDOWS,
     ("sessions", TYPES.session_store): SESSIONS,
     ("versions", TYPES.versioned_key_value_store): VERSIONS,
+    ("stamped-h", TYPES.timestamped_key_value_store): KEY_VALUE,
+    ("stamped-h", TYPES.timestamped_key_value_store_with_headers): KEY_VALUE,
+    ("windows-h", TYPES.timestamped_window_store_with_headers): WINDOWS,
+    ("sessions-h", TYPES.session_store_with_headers): SESSIONS,
 }
 
 
@@ -124,6 +128,13 @@ def test_rows_come_in_pages_and_the_key_of_the_next_is_known(both: Both, monkeyp
         ("versions", ks.queries.VersionedRangeQuery.with_range(LOW, HIGH).as_of(1500)),
         ("versions", ks.queries.KeyQuery.with_key(KEY)),
         ("plain", ks.queries.KeysQuery.with_keys([*KEYS[:9], "none"])),
+        ("stamped-h", ks.queries.TimestampedKeyWithHeadersQuery.with_key(KEY)),
+        ("stamped-h", ks.queries.TimestampedKeyWithHeadersQuery.with_key("none")),
+        ("stamped", ks.queries.TimestampedKeyWithHeadersQuery.with_key(KEY)),
+        ("stamped-h", ks.queries.TimestampedRangeWithHeadersQuery.with_range(LOW, HIGH)),
+        ("windows-h", ks.queries.TimestampedWindowKeyWithHeadersQuery.with_key_and_window_start_range(KEY, 0, 100)),
+        ("windows-h", ks.queries.TimestampedWindowRangeWithHeadersQuery.with_window_start_range(50, 150)),
+        ("sessions-h", ks.queries.TimestampedWindowRangeWithHeadersQuery.with_key(KEY)),
     ],
     ids=repr,
 )

@@ -16,7 +16,7 @@ from kstreams_repl.host.instance.control.channel import Signal
 from kstreams_repl.host.instance.control.file_channel import LEASE
 from kstreams_repl.host.instance.state.state_directory import control_directory
 from kstreams_repl.serving.server.answers import ARROW
-from kstreams_repl.system.types import Windowed
+from kstreams_repl.system.types import AggregationWithHeaders, ValueTimestampHeaders, Windowed
 from tests.unit.serving.serving import Journal, Server
 
 KEYS = [f"key-{number:03}" for number in range(60)]
@@ -26,6 +26,9 @@ STORES = (
     ks.Stores.persistent_window_store("windows", 10_000_000, 10),
     ks.Stores.persistent_session_store("sessions", 10_000_000),
     ks.Stores.persistent_versioned_key_value_store("versions", 1_000_000),
+    ks.Stores.persistent_timestamped_key_value_store_with_headers("stamped-h"),
+    ks.Stores.persistent_timestamped_window_store_with_headers("windows-h", 10_000_000, 10),
+    ks.Stores.persistent_session_store_with_headers("sessions-h", 10_000_000),
 )
 
 
@@ -38,6 +41,10 @@ def fill(partition: int) -> Callable[[Any], None]:
                 for start in (0, 100, 200):
                     stores["windows"].put(key, number + start, start)
                 stores["sessions"].put(Windowed(key, 5, 50 + number), number)
+                headers = [("number", b"%d" % number), ("raw", b"\xff")] if number % 2 else []
+                stores["stamped-h"].put(key, ValueTimestampHeaders(number, 1000 + number, headers))
+                stores["windows-h"].put(key, ValueTimestampHeaders(number, 7, headers), 100)
+                stores["sessions-h"].put(Windowed(key, 5, 50 + number), AggregationWithHeaders(number, headers))
                 stores["versions"].put(key, number, 1000)
                 stores["versions"].put(key, number + 1, 2000)
 
@@ -103,6 +110,20 @@ def test_every_key_of_every_store_is_answered_by_either_server(hosts: Hosts) -> 
             assert hosts.get(place, f"/state/count/{store}").json()["count"] == count
     for place, server in hosts.servers.items():
         assert server.router.hops > 0 and f"\nkstreams_query_hops_total {server.router.hops:.1f}\n" in hosts.get(place, "/metrics").text
+
+
+def test_headers_are_sent_where_they_are_asked_for_and_kept(hosts: Hosts) -> None:
+    row = {"key": KEYS[7], "value": 7, "timestamp": 1007}
+    headers = [{"$tuple": ["number", {"$bytes": "Nw=="}]}, {"$tuple": ["raw", {"$bytes": "/w=="}]}]
+    for place in "ab":
+        assert hosts.rows(place, f"/state/stores/stamped-h/{KEYS[7]}") == [row]
+        assert hosts.rows(place, f"/state/stores/stamped-h/{KEYS[7]}", headers="true") == [row | {"headers": headers}]
+        server = hosts.servers[place]
+        many = {"keys": [KEYS[8], KEYS[7]], "headers": True}
+        rows = hosts.web.post(f"{server.url}/state/stores/stamped-h", json=many, headers=server.headers).json()["rows"]
+        assert {found["key"]: found["headers"] for found in rows} == {KEYS[8]: [], KEYS[7]: headers}
+        answer = hosts.get(place, f"/state/stores/stamped/{KEYS[7]}", params={"headers": "true"})
+        assert (answer.status_code, answer.json()["message"]) == (400, "store 'stamped' keeps no headers")
 
 
 @pytest.mark.parametrize("limit", [1, 7, 1000])
