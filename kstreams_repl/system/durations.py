@@ -67,6 +67,8 @@ def as_seconds(value: object, what: str, *, above: bool = False, error: type[KSt
         >>> as_seconds("500 ms", "timeout"), as_seconds(timedelta(milliseconds=500), "timeout"), as_seconds(0.5, "timeout")
         (0.5, 0.5, 0.5)
     """
+    if type(value) is float and (0 < value < math.inf or (value == 0 and not above)):
+        return value  # of each query: a fraction takes longer than the read
     found = _milliseconds(value, 1_000)
     if found is None or found < 0 or (above and not found):
         raise error(
