@@ -53,7 +53,7 @@ did not finish.""",
         "Nexmark",
         """`./kstreams bench nexmark` (*avro*, *protobuf*: with `--values`), exactly once, both systems over the same topics
 ([the queries](nexmark.md)); ours / Kafka Streams, JSON values except in the last two columns. *Defaults*: each system's own linger and
-compression, 100 ms and none, medians of three runs in turns, on the later machine; else 50 ms and lz4 for both.
+compression, 100 ms and none, medians of three runs in turns; else 50 ms and lz4 for both (the note says which are of one run).
 *State MB*: local stores on disk at the end.""",
     ),
     "theodolite": (
