@@ -26,15 +26,11 @@ def _by_column(times: Times) -> Callable[[Extractor], Extractor]:
     return mark
 
 
-def _keep(timestamps: list[int]) -> list[int]:
-    return timestamps
-
-
 def _now(timestamps: list[int]) -> list[int]:
     return [wall_clock_timestamp(None, -1)] * len(timestamps)
 
 
-@_by_column(_keep)
+@_by_column(list)
 def fail_on_invalid_timestamp(record: Any, partition_time: int) -> int:
     """Return the record's own timestamp.
 
@@ -50,13 +46,13 @@ def fail_on_invalid_timestamp(record: Any, partition_time: int) -> int:
     return timestamp
 
 
-@_by_column(_keep)
+@_by_column(list)
 def log_and_skip_on_invalid_timestamp(record: Any, partition_time: int) -> int:
     """Return the record's own timestamp; records with a negative one are dropped and counted."""
     return int(record.timestamp)
 
 
-@_by_column(_keep)
+@_by_column(list)
 def use_partition_time_on_invalid_timestamp(record: Any, partition_time: int) -> int:
     """Return the record's own timestamp, or the partition time instead of a negative one.
 

@@ -40,7 +40,7 @@ _WAIT_SECONDS, _MOST_WAIT_SECONDS = 0.002, 0.02
 """Pauses between looks whether a store has reached a position."""
 _INSTANT = frozenset({"get", "count", "many"})
 _INSTANT_KEYS = 1_000
-"""Reads of microseconds, which are not worth a thread."""
+"""Reads of up to two milliseconds: a thread would wait as long for the interpreter."""
 
 
 @dataclass(frozen=True, slots=True)

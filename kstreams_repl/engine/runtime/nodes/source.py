@@ -44,10 +44,6 @@ Extract = Callable[[RecordQueue, object, object, int, int, Headers], int]
 Times = Callable[[list[int]], list[int]]
 
 
-def _keep(timestamps: list[int]) -> list[int]:
-    return timestamps
-
-
 def _never(record: ConsumedRecord, partition_time: int) -> int:
     raise AssertionError("a source without extractor uses the broker's timestamp")
 
@@ -76,7 +72,9 @@ class CompiledSource:
         self._extractor: Callable[[ConsumedRecord, int], int] = extractor or _never
         self._negative_fails = extractor is None
         self.extract: Extract | None = None if extractor is None else self._extract
-        self.times: Times | None = _keep if extractor is None else getattr(extractor, "column_times", None)
+        # a function of the user's that wraps a predefined one has its attributes, too
+        marked = extractor is not None and not hasattr(extractor, "__wrapped__")
+        self.times: Times | None = list if extractor is None else getattr(extractor, "column_times", None) if marked else None
         self.no_headers = services.no_headers if self.times is not None and handler is None else None
 
     def _extract(self, queue: RecordQueue, key: object, value: object, timestamp: int, offset: int, headers: Headers) -> int:

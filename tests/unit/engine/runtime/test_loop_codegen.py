@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -185,6 +186,18 @@ def test_a_loop_takes_each_piece_at_its_own_wall_clock_time(monkeypatch: pytest.
             pass
         times += [timestamp for *_, timestamp in rig.outbox.to("out")[len(times) :]]
     assert times == [at for second in (1000, 1001, 1002) for at in [second * 1000] + [(second + 1) * 1000] * 199]
+
+
+def test_an_extractor_that_wraps_a_predefined_one_is_asked_for_each_record() -> None:
+    @functools.wraps(use_partition_time_on_invalid_timestamp)
+    def later(record: Any, partition_time: int) -> int:
+        return use_partition_time_on_invalid_timestamp(record, partition_time) + 1_000
+
+    rig = Rig(stateless(), {"default.timestamp.extractor": later})
+    put(rig, [(b"k", b"v", 5, None)] * 200)
+    while rig.run(500):
+        pass
+    assert [timestamp for *_, timestamp in rig.outbox.to("out")] == [1_005] * 200
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
